@@ -1,0 +1,1 @@
+"""Ragged attention: one interface, several kernels."""

@@ -1,0 +1,63 @@
+"""The interface of ragged attention.
+
+Takes packed queries, keys and values and where each sequence lies, returns packed outputs. Knows nothing of layers.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True)
+class AttentionMetadata:
+    """Where the sequences of a batch lie; the same for all layers.
+
+    Attributes:
+        cu_seqlens: [B + 1] int32 on the device of the model.
+        cu_seqlens_cpu: The same on the host. In a CUDA graph it is what was there at capture: do not use it there.
+        max_seqlen: An upper bound for the longest sequence.
+    """
+
+    cu_seqlens: torch.Tensor
+    cu_seqlens_cpu: np.ndarray
+    max_seqlen: int
+
+    @cached_property
+    def equal_length_groups(self) -> list[tuple[int, int, int]]:
+        """Runs of neighbouring sequences of one length, as (first token, number of sequences, length)."""
+        lengths = np.diff(self.cu_seqlens_cpu)
+        edges = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+        return [
+            (int(self.cu_seqlens_cpu[start]), end - start, int(lengths[start]))
+            for start, end in zip(edges, edges[1:], strict=False)
+        ]
+
+
+class AttentionBackend(ABC):
+    """Bidirectional softmax attention over each sequence by itself, scaled by 1 / sqrt(head_dim)."""
+
+    name: str
+
+    @classmethod
+    @abstractmethod
+    def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+        """Why this backend cannot be used here, or None if it can."""
+
+    @abstractmethod
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, metadata: AttentionMetadata
+    ) -> torch.Tensor:
+        """Attend. Does not synchronise.
+
+        Args:
+            query: [T, H, head_dim].
+            key: [T, H, head_dim].
+            value: [T, H, head_dim].
+            metadata: Of the same batch.
+
+        Returns:
+            [T, H, head_dim]. Rows from cu_seqlens[-1] on hold anything.
+        """

@@ -1,0 +1,35 @@
+"""Ragged attention by torch's built-in variable-length FlashAttention 2 kernel: always there on a GPU.
+
+It takes the layout from the device, so it can be captured in a CUDA graph.
+"""
+
+import torch
+
+from lazuli.attention.base import AttentionBackend, AttentionMetadata
+
+
+class TorchVarlenAttention(AttentionBackend):
+    """`torch.nn.attention.varlen.varlen_attn`."""
+
+    name = "torch_varlen"
+
+    @classmethod
+    def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+        """Needs a GPU, 16-bit numbers and a head dimension that is a multiple of 8, up to 256."""
+        if device.type != "cuda":
+            return "it needs a GPU"
+        if dtype not in (torch.float16, torch.bfloat16):
+            return f"it computes in bfloat16 or float16, not in {dtype}"
+        if head_dim % 8 or head_dim > 256:
+            return f"head_dim must be a multiple of 8 up to 256, not {head_dim}"
+        return None
+
+    def forward(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, metadata: AttentionMetadata
+    ) -> torch.Tensor:
+        """See the base class."""
+        from torch.nn.attention.varlen import varlen_attn
+
+        lengths = (metadata.cu_seqlens, metadata.cu_seqlens, metadata.max_seqlen, metadata.max_seqlen)
+        output: torch.Tensor = varlen_attn(query, key, value, *lengths)
+        return output

@@ -1,0 +1,57 @@
+"""The ragged batch: sequences of any lengths, packed one behind the other without padding.
+
+Takes rows of token ids, returns the arrays of one forward pass, all on the host. Knows nothing of devices or requests.
+"""
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedBatch:
+    """The input of one forward pass of B sequences and T tokens, by ascending length.
+
+    Attributes:
+        order: [B] int64; which row each sequence was. Equal lengths lie side by side, so the order is not the caller's.
+        input_ids: [T] int32.
+        position_ids: [T] int32, from 0 in each sequence.
+        cu_seqlens: [B + 1] int32; sequence i owns the tokens cu_seqlens[i] to cu_seqlens[i + 1].
+        max_seqlen: Tokens of the longest sequence.
+        normalize: [B] bool; which vectors are scaled to unit length.
+    """
+
+    order: np.ndarray
+    input_ids: np.ndarray
+    position_ids: np.ndarray
+    cu_seqlens: np.ndarray
+    max_seqlen: int
+    normalize: np.ndarray
+
+    @classmethod
+    def pack(cls, rows: SequenceOf[np.ndarray], normalize: SequenceOf[bool]) -> "RaggedBatch":
+        """Pack B >= 1 rows of ids, [L] int32 each, L >= 1."""
+        lengths = np.fromiter(map(len, rows), dtype=np.int32, count=len(rows))
+        order = np.argsort(lengths, kind="stable")
+        lengths = lengths[order]
+        cu_seqlens = np.zeros(len(rows) + 1, dtype=np.int32)
+        np.cumsum(lengths, out=cu_seqlens[1:])
+        return cls(
+            order=order,
+            input_ids=np.concatenate([rows[row] for row in order]),
+            position_ids=np.arange(cu_seqlens[-1], dtype=np.int32) - np.repeat(cu_seqlens[:-1], lengths),
+            cu_seqlens=cu_seqlens,
+            max_seqlen=int(lengths[-1]),
+            normalize=np.array(normalize, dtype=np.bool_)[order],
+        )
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return len(self.input_ids)
+
+    @property
+    def num_sequences(self) -> int:
+        """B."""
+        return len(self.order)

@@ -1,0 +1,136 @@
+"""What can be tuned: the parameters of the `embedding*` and `tokenizer` models, checked once at start.
+
+Takes the string parameters of a `config.pbtxt`, returns frozen dataclasses. Knows nothing of checkpoints or devices:
+`None` (written `auto`) means that the engine decides once it knows both.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lazuli import parameters
+from lazuli.errors import ConfigError
+
+DEFAULT_CHECKPOINT = "all-MiniLM-L6-v2"
+DTYPES = ("float32", "bfloat16")
+POOLINGS = ("mean", "cls", "last")
+DEFAULT_INSTRUCTION_TEMPLATE = "{instruction}{text}"
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Parameters of `embedding` and `embedding_stream`.
+
+    Attributes:
+        checkpoint: Folder of a Hugging Face checkpoint, or the name of one that an installed package carries.
+        device: `cpu`, `cuda` or `cuda:N`; auto takes the GPU that Triton assigns to the instance, else the CPU.
+        dtype: `float32` or `bfloat16`; auto is bfloat16 on a GPU, and on a CPU with AMX if its vectors hold.
+        pooling: `mean`, `cls` or `last`; auto follows the checkpoint.
+        attention: Name of an attention backend; auto takes the best one for the device.
+        token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
+        max_batch_sequences: Most sequences in one batch.
+        max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks; auto is four budgets.
+        max_in_flight: Batches on the device or on their way back at the same time.
+        graph_token_step: Token counts are padded up to a multiple of this for CUDA graphs (4 of them from 2048 on).
+        graph_max_tokens: Larger batches always run eagerly: there launching costs nothing.
+        max_graphs: Most CUDA graphs kept; the least recently used goes first. 0 turns graphs off.
+        threads: CPU threads of the engine; auto is one per core that the process may use.
+        reply_threads: Threads that wait for results and send answers.
+    """
+
+    checkpoint: str = DEFAULT_CHECKPOINT
+    device: str | None = None
+    dtype: str | None = None
+    pooling: str | None = None
+    attention: str | None = None
+    token_budget: int | None = None
+    max_batch_sequences: int = 512
+    max_queued_tokens: int | None = None
+    max_in_flight: int = 2
+    graph_token_step: int = 64
+    graph_max_tokens: int = 8192
+    max_graphs: int = 128
+    threads: int | None = None
+    reply_threads: int = 4
+
+    def __post_init__(self) -> None:
+        _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("pooling", self.pooling, POOLINGS)
+        for name in ("token_budget", "max_queued_tokens", "threads"):
+            _check_at_least(name, getattr(self, name), 1)
+        for name in ("max_batch_sequences", "max_in_flight", "graph_token_step", "graph_max_tokens"):
+            _check_at_least(name, getattr(self, name), 1)
+        _check_at_least("max_graphs", self.max_graphs, 0)
+        # One thread may wait for each batch in flight, and one more must be free to send.
+        _check_at_least("reply_threads", self.reply_threads, self.max_in_flight + 1)
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, str]) -> "EngineConfig":
+        """Parse the parameters of a `config.pbtxt`.
+
+        Raises:
+            ConfigError: If one is unknown, malformed or out of range.
+        """
+        return parameters.parse(cls, values)
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """Parameters of `tokenizer`.
+
+    Attributes:
+        checkpoint: As in `EngineConfig`; the two must agree.
+        max_seq_length: Most tokens of a text, special tokens included; auto follows the checkpoint.
+        prompts: JSON object of prompt name to prompt, added to those of the checkpoint; empty for none.
+        default_prompt_name: The prompt for requests that name none; auto follows the checkpoint.
+        instruction_template: How `instruction` and the text make the input; holds `{instruction}` and `{text}`.
+        threads: Threads that tokenise one request; auto is one per core that the process may use.
+    """
+
+    checkpoint: str = DEFAULT_CHECKPOINT
+    max_seq_length: int | None = None
+    prompts: str = ""
+    default_prompt_name: str | None = None
+    instruction_template: str = DEFAULT_INSTRUCTION_TEMPLATE
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_at_least("max_seq_length", self.max_seq_length, 1)
+        _check_at_least("threads", self.threads, 1)
+        for placeholder in ("{instruction}", "{text}"):
+            if self.instruction_template.count(placeholder) != 1:
+                raise ConfigError(f"instruction_template: must hold {placeholder} once, got {self.instruction_template!r}")
+        self.parsed_prompts()
+
+    def parsed_prompts(self) -> dict[str, str]:
+        """The JSON of `prompts` as a dictionary.
+
+        Raises:
+            ConfigError: If it is not a JSON object of strings.
+        """
+        try:
+            prompts = json.loads(self.prompts or "{}")
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"prompts: not valid JSON ({error})") from None
+        if not isinstance(prompts, dict) or not all(isinstance(value, str) for value in prompts.values()):
+            raise ConfigError(f"prompts: must be a JSON object of strings, got {self.prompts!r}")
+        return prompts
+
+    @classmethod
+    def from_parameters(cls, values: Mapping[str, str]) -> "TokenizerConfig":
+        """Parse the parameters of a `config.pbtxt`.
+
+        Raises:
+            ConfigError: If one is unknown, malformed or out of range.
+        """
+        return parameters.parse(cls, values)
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise ConfigError(f"{name}: {value!r} is not one of auto, {', '.join(choices)}")
+
+
+def _check_at_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(f"{name}: must be at least {least}, got {value}")

@@ -1,0 +1,48 @@
+"""The exceptions of the backend, each with the Triton error code that a client will see.
+
+    LazuliError                INTERNAL
+    ├── ConfigError            INVALID_ARG   a parameter or a checkpoint is unusable; raised at start
+    ├── InputError             INVALID_ARG   the caller's fault: names field, row, value and limit
+    │   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
+    ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
+    ├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row
+    └── DeviceError            INTERNAL      the device failed or ran out of memory
+"""
+
+from typing import ClassVar
+
+
+class LazuliError(Exception):
+    """Base of all errors that Lazuli raises on purpose."""
+
+    triton_code: ClassVar[str] = "INTERNAL"
+
+
+class ConfigError(LazuliError):
+    """A parameter of `config.pbtxt`, or the checkpoint that it names, cannot be used."""
+
+    triton_code = "INVALID_ARG"
+
+
+class InputError(LazuliError):
+    """A request holds a value that cannot be embedded."""
+
+    triton_code = "INVALID_ARG"
+
+
+class OptionError(InputError):
+    """A request parameter is unknown or malformed."""
+
+
+class ShuttingDownError(LazuliError):
+    """The request arrived while the engine was stopping."""
+
+    triton_code = "UNAVAILABLE"
+
+
+class NonFiniteError(LazuliError):
+    """The model computed a vector that holds NaN or Inf."""
+
+
+class DeviceError(LazuliError):
+    """The forward pass failed on the device."""

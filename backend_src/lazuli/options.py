@@ -1,0 +1,100 @@
+"""The options that travel with a request as Triton request parameters.
+
+Takes the JSON text that Triton's Python backend hands over, returns a `RequestOptions`. Every model of an ensemble
+sees the parameters of the whole, so each parses all of them and uses its own.
+"""
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lazuli.errors import OptionError
+
+TRUNCATIONS = ("none", "end", "start")
+# Set by clients and by the server itself; not ours to judge.
+_RESERVED_PREFIXES = ("triton_", "sequence_", "binary_data", "ragged_")
+
+
+@dataclass(frozen=True)
+class RequestOptions:
+    """Options of one request; None means the model's default.
+
+    Attributes:
+        prompt_name: Name of a prompt of the checkpoint, put before each text.
+        instruction: Free text, put before each text by the model's instruction template.
+        truncate: What happens to a text that is too long: `none` is an error, `end` and `start` cut there.
+        dimensions: Keep this many leading dimensions (then normalise).
+        normalize: Whether vectors are scaled to unit length.
+    """
+
+    prompt_name: str | None = None
+    instruction: str | None = None
+    truncate: str = "none"
+    dimensions: int | None = None
+    normalize: bool | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> "RequestOptions":
+        """Parse what `pb_utils.InferenceRequest.parameters()` returns.
+
+        Raises:
+            OptionError: If a parameter is unknown or its value is not usable.
+        """
+        values = json.loads(text) if text else {}
+        known = {field.name for field in fields(cls)}
+        chosen = {}
+        for name, value in values.items():
+            if name in known:
+                chosen[name] = _CHECKS[name](name, value)
+            elif not name.startswith(_RESERVED_PREFIXES):
+                raise OptionError(f"unknown parameter {name!r}; known: {', '.join(sorted(known))}")
+        if chosen.get("prompt_name") is not None and chosen.get("instruction") is not None:
+            raise OptionError("prompt_name and instruction: only one of them can be given")
+        return cls(**chosen)
+
+    def check_dimensions(self, limit: int) -> None:
+        """Check `dimensions` against the vector length of the model.
+
+        Raises:
+            OptionError: If it is larger than `limit`.
+        """
+        if self.dimensions is not None and self.dimensions > limit:
+            raise OptionError(f"dimensions: {self.dimensions}, but the model's vectors have {limit}")
+
+
+def _check_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionError(f"{name}: must be a string, got {_show(value)}")
+    return value
+
+
+def _check_truncate(name: str, value: Any) -> str:
+    if value not in TRUNCATIONS:
+        raise OptionError(f"{name}: must be one of {', '.join(TRUNCATIONS)}, got {_show(value)}")
+    return str(value)
+
+
+def _check_dimensions(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise OptionError(f"{name}: must be a positive integer, got {_show(value)}")
+    return value
+
+
+def _check_bool(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name}: must be true or false, got {_show(value)}")
+    return value
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_CHECKS = {
+    "prompt_name": _check_text,
+    "instruction": _check_text,
+    "truncate": _check_truncate,
+    "dimensions": _check_dimensions,
+    "normalize": _check_bool,
+}

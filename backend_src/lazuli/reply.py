@@ -1,0 +1,98 @@
+"""The threads that wait for results and send answers.
+
+Takes lazy results with the batch that they belong to, and delivers each vector to its request. Knows nothing of Triton.
+
+One pool does both jobs. Sending is a blocking round trip to the server process, so the thread that waited for a batch
+sends only one of its answers (often there is just one, and no hand-over is needed) and leaves the rest to the others.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+
+import numpy as np
+
+from lazuli.errors import DeviceError, LazuliError
+from lazuli.lazy_tensor import LazyTensor
+from lazuli.request import EmbedRequest, Sequence
+
+_log = logging.getLogger(__name__)
+_Task = Callable[[], None]
+
+
+class ReplyPool:
+    """Daemon threads that work off one queue."""
+
+    def __init__(self, num_threads: int) -> None:
+        """Start `num_threads` threads; there must be more of them than batches in flight."""
+        self._tasks: queue.Queue[_Task | None] = queue.Queue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"lazuli-reply-{number}", daemon=True) for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def expect(self, result: LazyTensor, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
+        """Wait for a batch in the background and deliver its vectors.
+
+        Args:
+            result: [B, D].
+            sequences: The B sequences in the same order.
+            on_arrival: Called once the device is done with the batch, before anything is sent.
+        """
+        self._tasks.put(lambda: self._receive(result, sequences, on_arrival))
+
+    def fail(self, request: EmbedRequest, error: LazuliError) -> None:
+        """Fail a request in the background."""
+        self._tasks.put(lambda: request.fail(error))
+
+    def close(self) -> None:
+        """Finish all tasks, also those that tasks add, and end the threads."""
+        self._tasks.join()
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            try:
+                task()
+            except Exception:
+                # Nothing can be told to the client any more; the thread must live on for the others.
+                _log.exception("an answer could not be sent")
+            finally:
+                self._tasks.task_done()
+
+    def _receive(self, result: LazyTensor, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
+        groups = _by_request(sequences)
+        try:
+            vectors = result.result()
+        except RuntimeError as error:
+            for request, _, _ in groups:
+                self.fail(request, DeviceError(f"the device failed: {error}"))
+            return
+        finally:
+            on_arrival()
+        tasks = [_delivery(request, rows, vectors[places]) for request, rows, places in groups]
+        for task in tasks[1:]:
+            self._tasks.put(task)
+        tasks[0]()
+
+
+def _delivery(request: EmbedRequest, rows: np.ndarray, vectors: np.ndarray) -> _Task:
+    return lambda: request.deliver(rows, vectors)
+
+
+def _by_request(sequences: SequenceOf[Sequence]) -> list[tuple[EmbedRequest, np.ndarray, np.ndarray]]:
+    """Each request with its rows, ascending, and their places among the sequences."""
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for place, sequence in enumerate(sequences):
+        groups.setdefault(id(sequence.request), []).append((sequence.row, place))
+    parts = []
+    for members in groups.values():
+        rows, places = np.array(sorted(members)).T
+        parts.append((sequences[members[0][1]].request, rows.astype(np.int32), places))
+    return parts

@@ -1,0 +1,152 @@
+"""One request on its way through the engine, and how its vectors become its answer.
+
+Takes rows of token ids, and later their vectors in any order from any thread; hands finished answers to a `Sender`.
+Knows nothing of Triton, devices or batches.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from lazuli.errors import LazuliError, NonFiniteError
+from lazuli.options import RequestOptions
+
+# Below this norm a vector is left as it is, as torch.nn.functional.normalize does.
+_MIN_NORM = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingPart:
+    """Vectors of K rows of a request.
+
+    Attributes:
+        index: [K] int32, the rows.
+        embedding: [K, D] float32.
+        token_count: [K] int32, tokens of each row.
+    """
+
+    index: np.ndarray
+    embedding: np.ndarray
+    token_count: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One row of a request.
+
+    Attributes:
+        request: The request that it belongs to.
+        row: Its row there.
+        input_ids: [L] int32.
+    """
+
+    request: "EmbedRequest"
+    row: int
+    input_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+
+class Sender(Protocol):
+    """Where the answers of one request go."""
+
+    def send(self, part: EmbeddingPart, *, final: bool) -> None:
+        """Send vectors; nothing may follow a `final` part."""
+
+    def send_error(self, error: LazuliError) -> None:
+        """Send an error, which ends the request."""
+
+
+class EmbedRequest(ABC):
+    """A request of N rows; answered exactly once, or failed exactly once."""
+
+    def __init__(self, rows: SequenceOf[np.ndarray], options: RequestOptions, normalize: bool, sender: Sender) -> None:
+        """Wrap checked rows.
+
+        Args:
+            rows: N arrays of token ids, [L] int32 each.
+            options: Of these, `dimensions` and `normalize` count here.
+            normalize: The model's default for `options.normalize`.
+            sender: Where the answer goes.
+        """
+        self.normalize = normalize if options.normalize is None else options.normalize
+        self.sequences = tuple(Sequence(self, row, ids) for row, ids in enumerate(rows))
+        self.num_tokens = sum(map(len, rows))
+        self._token_count = np.fromiter(map(len, rows), dtype=np.int32, count=len(rows))
+        self._dimensions = options.dimensions
+        self._sender = sender
+        self._remaining = len(rows)
+        self._lock = threading.Lock()
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        """Whether the last word was sent: rows that still wait need not be computed."""
+        return self._done
+
+    def deliver(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Take the vectors of some rows; sends what can be sent.
+
+        Args:
+            rows: [K] int32.
+            vectors: [K, D] float32; not kept after the call.
+        """
+        # A cut vector of a row that was scaled on the device only needs scaling again.
+        part = EmbeddingPart(rows, self._cut(vectors), self._token_count[rows])
+        finite = np.isfinite(part.embedding).all(axis=1)
+        if not finite.all():
+            row = int(rows[np.argmin(finite)])
+            self.fail(NonFiniteError(f"embedding[{row}]: the model computed NaN or Inf, so there is no usable vector"))
+            return
+        with self._lock:
+            if self._done:
+                return
+            self._remaining -= len(rows)
+            self._done = self._remaining == 0
+            self._answer(part, self._sender)
+
+    def fail(self, error: LazuliError) -> None:
+        """End the request with an error, unless it has ended already."""
+        with self._lock:
+            if not self._done:
+                self._done = True
+                self._sender.send_error(error)
+
+    @abstractmethod
+    def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
+        """Send or keep a part. The lock is held, so that the final part cannot overtake another."""
+
+    def _cut(self, vectors: np.ndarray) -> np.ndarray:
+        if self._dimensions is None:
+            return vectors
+        cut = vectors[:, : self._dimensions]
+        if not self.normalize:
+            return np.ascontiguousarray(cut)
+        norms: np.ndarray = np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), _MIN_NORM)
+        return cut / norms
+
+
+class UnaryRequest(EmbedRequest):
+    """Answered in one piece once all rows are there."""
+
+    _gathered: np.ndarray | None = None
+
+    def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
+        if self._gathered is None:
+            self._gathered = np.empty((len(self.sequences), part.embedding.shape[1]), dtype=np.float32)
+        self._gathered[part.index] = part.embedding
+        if self._done:
+            index = np.arange(len(self.sequences), dtype=np.int32)
+            sender.send(EmbeddingPart(index, self._gathered, self._token_count), final=True)
+
+
+class StreamRequest(EmbedRequest):
+    """Answered in parts, each as soon as its batch is finished."""
+
+    def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
+        sender.send(part, final=self._done)

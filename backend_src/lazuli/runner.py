@@ -1,0 +1,86 @@
+"""The thread that keeps the device busy.
+
+Takes sequences from the scheduler, packs them and steps the engine; the results go to the reply pool. Knows nothing of
+Triton. It never waits for a result: at most `max_in_flight` batches are on their way, and while they are, requests
+gather in the scheduler, so batches grow with the load by themselves.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence as SequenceOf
+from typing import Protocol
+
+from lazuli.batch import RaggedBatch
+from lazuli.errors import DeviceError
+from lazuli.lazy_tensor import LazyTensor
+from lazuli.reply import ReplyPool
+from lazuli.request import Sequence
+from lazuli.scheduler import Scheduler
+
+_log = logging.getLogger(__name__)
+
+
+class Stepper(Protocol):
+    """What the runner needs of an engine."""
+
+    def step(self, batch: RaggedBatch) -> LazyTensor:
+        """Queue one forward pass; the result is [B, D] float32."""
+
+
+class Runner:
+    """Runs batches until the scheduler is closed and drained."""
+
+    def __init__(self, engine: Stepper, scheduler: Scheduler, replies: ReplyPool, max_in_flight: int) -> None:
+        """Start the thread."""
+        self._engine = engine
+        self._scheduler = scheduler
+        self._replies = replies
+        self._slots = threading.Semaphore(max_in_flight)
+        self._thread = threading.Thread(target=self._run, name="lazuli-runner", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Compute and answer everything that is queued, then end."""
+        self._scheduler.close()
+        self._thread.join()
+        self._replies.close()
+
+    def _run(self) -> None:
+        while True:
+            # The slot comes first: until there is one, more sequences can join the batch.
+            self._slots.acquire()
+            sequences = self._scheduler.next_batch()
+            if not sequences:
+                return
+            self._step(sequences)
+
+    def _step(self, sequences: SequenceOf[Sequence]) -> None:
+        """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""
+        batch = RaggedBatch.pack(
+            [sequence.input_ids for sequence in sequences], [sequence.request.normalize for sequence in sequences]
+        )
+        try:
+            result = self._engine.step(batch)
+        except Exception as error:  # out of memory, or a fault of the model
+            _log.exception("a batch of %d sequences, %d tokens failed", batch.num_sequences, batch.num_tokens)
+            self._slots.release()
+            self._isolate(sequences, error)
+            return
+        self._replies.expect(result, [sequences[row] for row in batch.order], self._slots.release)
+
+    def _isolate(self, sequences: SequenceOf[Sequence], error: Exception) -> None:
+        """Fail a request that was alone in its batch; run those that shared one again, each alone."""
+        groups = _by_request(sequences)
+        if len(groups) == 1:
+            self._replies.fail(sequences[0].request, DeviceError(f"the forward pass failed: {error}"))
+            return
+        for group in groups:
+            self._slots.acquire()
+            self._step(group)
+
+
+def _by_request(sequences: SequenceOf[Sequence]) -> list[list[Sequence]]:
+    groups: dict[int, list[Sequence]] = {}
+    for sequence in sequences:
+        groups.setdefault(id(sequence.request), []).append(sequence)
+    return list(groups.values())

@@ -1,0 +1,90 @@
+"""First come, first served, counted in tokens.
+
+Takes requests from `execute()`, returns lists of sequences for the next batch. Knows nothing of the device. The cost of
+a batch grows with its tokens and hardly with its sequences, so tokens are what both limits count.
+"""
+
+import threading
+from collections import deque
+
+from lazuli.errors import ShuttingDownError
+from lazuli.request import EmbedRequest, Sequence
+
+
+class Scheduler:
+    """The queue between `execute()` and the runner. Safe to use from several threads."""
+
+    def __init__(self, *, token_budget: int, max_sequences: int, max_queued_tokens: int) -> None:
+        """Set the limits.
+
+        Args:
+            token_budget: Most tokens of a batch; a longer sequence gets a batch of its own.
+            max_sequences: Most sequences of a batch.
+            max_queued_tokens: Once so many tokens wait, `submit` blocks.
+        """
+        self._token_budget = token_budget
+        self._max_sequences = max_sequences
+        self._max_queued_tokens = max_queued_tokens
+        self._waiting: deque[Sequence] = deque()
+        self._queued_tokens = 0
+        self._closed = False
+        lock = threading.Lock()
+        self._not_empty = threading.Condition(lock)
+        self._not_full = threading.Condition(lock)
+
+    @property
+    def queued_tokens(self) -> int:
+        """Tokens that wait now."""
+        return self._queued_tokens
+
+    def submit(self, request: EmbedRequest) -> None:
+        """Queue all rows of a request; blocks while `max_queued_tokens` wait.
+
+        Blocking here, inside `execute()`, is what makes Triton's own queue fill, so that its size limit, time-outs and
+        balancing over instances take effect.
+
+        Raises:
+            ShuttingDownError: If the scheduler is closed, also while blocked.
+        """
+        with self._not_full:
+            self._not_full.wait_for(lambda: self._closed or self._queued_tokens < self._max_queued_tokens)
+            if self._closed:
+                raise ShuttingDownError("the server is shutting down")
+            self._waiting.extend(request.sequences)
+            self._queued_tokens += request.num_tokens
+            self._not_empty.notify()
+
+    def next_batch(self) -> list[Sequence]:
+        """Wait for work and take the oldest sequences that fit the budget, at least one.
+
+        Returns:
+            The sequences; an empty list once the scheduler is closed and drained.
+        """
+        with self._not_empty:
+            while True:
+                self._not_empty.wait_for(lambda: self._closed or self._waiting)
+                batch = self._take()
+                if batch or (self._closed and not self._waiting):
+                    return batch
+
+    def close(self) -> None:
+        """Refuse new requests; what is queued is still handed out."""
+        with self._not_full:
+            self._closed = True
+            self._not_full.notify_all()
+            self._not_empty.notify_all()
+
+    def _take(self) -> list[Sequence]:
+        batch: list[Sequence] = []
+        num_tokens = 0
+        while self._waiting and len(batch) < self._max_sequences:
+            length = len(self._waiting[0])
+            if batch and num_tokens + length > self._token_budget:
+                break
+            sequence = self._waiting.popleft()
+            self._queued_tokens -= length
+            if not sequence.request.done:  # a failed request leaves rows behind
+                batch.append(sequence)
+                num_tokens += length
+        self._not_full.notify_all()
+        return batch

@@ -1,0 +1,73 @@
+"""The embedding service inside one process: engine, scheduler, runner and reply threads, wired together.
+
+Takes checked or unchecked token arrays with a `Sender`; answers come later, from other threads. Knows nothing of Triton,
+so all of it can be driven in a test.
+"""
+
+import logging
+import os
+
+import numpy as np
+import torch
+
+from lazuli.config import EngineConfig
+from lazuli.engine import Engine, choose_device
+from lazuli.options import RequestOptions
+from lazuli.reply import ReplyPool
+from lazuli.request import EmbedRequest, Sender, StreamRequest, UnaryRequest
+from lazuli.runner import Runner
+from lazuli.scheduler import Scheduler
+from lazuli.token_input import split_rows
+
+_log = logging.getLogger(__name__)
+_QUEUED_BUDGETS = 4
+
+
+class EmbeddingService:
+    """Accepts requests until it is closed."""
+
+    def __init__(self, config: EngineConfig, *, streaming: bool, gpu_index: int | None = None) -> None:
+        """Load the engine, warm it up and start the threads.
+
+        Args:
+            config: The parameters.
+            streaming: Answer in parts, as batches finish, instead of in one piece.
+            gpu_index: The GPU that Triton gave to this instance, or None.
+
+        Raises:
+            ConfigError: If the checkpoint, the device or a parameter is unusable.
+        """
+        torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+        self.engine = Engine(config, choose_device(config.device, gpu_index))
+        self.engine.warm_up()
+        self._request_type: type[EmbedRequest] = StreamRequest if streaming else UnaryRequest
+        budget = self.engine.token_budget
+        self._scheduler = Scheduler(
+            token_budget=budget,
+            max_sequences=config.max_batch_sequences,
+            max_queued_tokens=config.max_queued_tokens or _QUEUED_BUDGETS * budget,
+        )
+        self._runner = Runner(self.engine, self._scheduler, ReplyPool(config.reply_threads), config.max_in_flight)
+
+    def submit(
+        self, input_ids: np.ndarray, attention_mask: np.ndarray, options: RequestOptions, sender: Sender
+    ) -> None:
+        """Queue one request; blocks while too many tokens wait. The answer goes to `sender`.
+
+        Args:
+            input_ids: [N, S] int32.
+            attention_mask: [N, S] int8.
+            options: Of these, `dimensions` and `normalize` count here.
+            sender: Gets the answer; not called before this returns, nor if it raises.
+
+        Raises:
+            InputError: If the arrays or the options are unusable.
+            ShuttingDownError: If the service is closed.
+        """
+        options.check_dimensions(self.engine.dimension)
+        rows = split_rows(input_ids, attention_mask, self.engine.limits)
+        self._scheduler.submit(self._request_type(rows, options, self.engine.checkpoint.normalize, sender))
+
+    def close(self) -> None:
+        """Answer everything that was accepted, then end the threads."""
+        self._runner.close()

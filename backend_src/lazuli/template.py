@@ -1,0 +1,50 @@
+"""What is put around a text before it is tokenised.
+
+Takes a text and the options of its request, returns the text that the model shall read. Knows nothing of tokens.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lazuli.config import DEFAULT_INSTRUCTION_TEMPLATE
+from lazuli.errors import ConfigError, OptionError
+from lazuli.options import RequestOptions
+
+
+@dataclass(frozen=True)
+class Template:
+    """The prompts of a model.
+
+    Attributes:
+        prompts: Prompt name to the string put before each text.
+        default_prompt_name: The prompt for requests that name neither a prompt nor an instruction.
+        instruction_template: Holds `{instruction}` and `{text}` once each.
+    """
+
+    prompts: Mapping[str, str]
+    default_prompt_name: str | None = None
+    instruction_template: str = DEFAULT_INSTRUCTION_TEMPLATE
+
+    def __post_init__(self) -> None:
+        if self.default_prompt_name is not None and self.default_prompt_name not in self.prompts:
+            raise ConfigError(f"default_prompt_name: {self.default_prompt_name!r} is not among {self._names()}")
+
+    def around(self, options: RequestOptions) -> tuple[str, str]:
+        """The strings before and after each text of a request.
+
+        Raises:
+            OptionError: If the prompt is not known.
+        """
+        if options.instruction is not None:
+            before, after = self.instruction_template.split("{text}")
+            instruction = options.instruction
+            return before.replace("{instruction}", instruction), after.replace("{instruction}", instruction)
+        name = options.prompt_name if options.prompt_name is not None else self.default_prompt_name
+        if name is None:
+            return "", ""
+        if name not in self.prompts:
+            raise OptionError(f"prompt_name: {name!r} is not known; this model has {self._names()}")
+        return self.prompts[name], ""
+
+    def _names(self) -> str:
+        return ", ".join(repr(name) for name in sorted(self.prompts)) or "no prompts"

@@ -1,0 +1,161 @@
+"""Texts to token ids, with templates and truncation.
+
+Takes UTF-8 strings and request options, returns ragged ids. A text never becomes special tokens: those are added around
+it, and stay when it is cut. Knows nothing of Triton or torch.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+
+from lazuli.checkpoint import Checkpoint, load_checkpoint
+from lazuli.config import TokenizerConfig
+from lazuli.errors import ConfigError, InputError
+from lazuli.options import RequestOptions
+from lazuli.template import Template
+
+
+@dataclass(frozen=True)
+class TokenizedText:
+    """One text as the model will read it.
+
+    Attributes:
+        input_ids: Token ids, special tokens included.
+        truncated: Whether something of the text was cut off.
+    """
+
+    input_ids: list[int]
+    truncated: bool
+
+
+class TextTokenizer:
+    """The tokenizer of one checkpoint."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, template: Template, max_seq_length: int) -> None:
+        """Wrap a loaded tokenizer; its own padding and truncation are turned off.
+
+        Raises:
+            ConfigError: If `max_seq_length` leaves no room for text beside the special tokens.
+        """
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True
+        self._tokenizer = tokenizer
+        self._template = template
+        self._num_special = tokenizer.num_special_tokens_to_add(False)
+        self.max_seq_length = max_seq_length
+        if max_seq_length <= self._num_special:
+            raise ConfigError(f"max_seq_length: {max_seq_length} leaves no room beside {self._num_special} special tokens")
+
+    @classmethod
+    def from_config(cls, config: TokenizerConfig) -> "TextTokenizer":
+        """Load the tokenizer of `config.checkpoint`.
+
+        Raises:
+            ConfigError: If the checkpoint or a parameter is unusable.
+        """
+        os.environ["TOKENIZERS_PARALLELISM"] = "true"
+        if config.threads is not None:
+            os.environ["RAYON_NUM_THREADS"] = str(config.threads)
+        checkpoint = load_checkpoint(config.checkpoint)
+        template = Template(
+            prompts={**checkpoint.prompts, **config.parsed_prompts()},
+            default_prompt_name=config.default_prompt_name or checkpoint.default_prompt_name,
+            instruction_template=config.instruction_template,
+        )
+        return cls(_load(checkpoint.path), template, _max_seq_length(config, checkpoint))
+
+    def tokenize(self, texts: Sequence[str], options: RequestOptions, name: str = "text") -> list[TokenizedText]:
+        """Tokenise the texts of one request.
+
+        Args:
+            texts: N strings.
+            options: `prompt_name`, `instruction` and `truncate` count here.
+            name: What error messages call the texts.
+
+        Returns:
+            N results in the order of `texts`.
+
+        Raises:
+            InputError: If a text is too long and must not be truncated, or no token is left of it; names the row.
+            OptionError: If the prompt is not known.
+        """
+        before, after = self._template.around(options)
+        inputs = [f"{before}{text}{after}" for text in texts] if before or after else list(texts)
+        encodings = self._tokenizer.encode_batch_fast(inputs)
+        return [
+            self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]") for row, encoding in enumerate(encodings)
+        ]
+
+    def _fit(self, ids: list[int], text: str, truncate: str, where: str) -> TokenizedText:
+        if not ids:
+            raise InputError(f"{where}: no token is left of it, so there is nothing to embed")
+        if len(ids) <= self.max_seq_length:
+            return TokenizedText(ids, truncated=False)
+        if truncate == "none":
+            raise InputError(
+                f"{where}: {len(ids)} tokens, but at most {self.max_seq_length} are allowed; "
+                'shorten it or pass truncate="end"'
+            )
+        return TokenizedText(self._cut(text, truncate), truncated=True)
+
+    def _cut(self, text: str, truncate: str) -> list[int]:
+        """Cut the text alone, then add the special tokens, so that these survive at either side."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        # The library names the side that is cut by the direction it walks: "left" drops the start.
+        direction = "left" if truncate == "start" else "right"
+        encoding.truncate(self.max_seq_length - self._num_special, direction=direction)
+        ids: list[int] = self._tokenizer.post_process(encoding).ids
+        return ids
+
+
+def pad(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
+    """Lay ragged ids out as a rectangle, which is what a Triton tensor can carry.
+
+    Returns:
+        input_ids [N, S] int32 and attention_mask [N, S] int8, S the longest of the N texts; padding is 0 in both.
+    """
+    lengths = np.fromiter((len(text.input_ids) for text in texts), dtype=np.int64, count=len(texts))
+    attention_mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+    input_ids = np.zeros(attention_mask.shape, dtype=np.int32)
+    input_ids[attention_mask] = np.concatenate([text.input_ids for text in texts])
+    return input_ids, attention_mask.astype(np.int8)
+
+
+def decode_texts(values: np.ndarray, name: str = "text") -> list[str]:
+    """Decode a Triton BYTES tensor [N, 1].
+
+    Raises:
+        InputError: If the shape is not [N, 1], there is no row, or a row is not valid UTF-8; names row and byte.
+    """
+    if values.ndim != 2 or values.shape[1] != 1:
+        raise InputError(f"{name}: the shape must be [N, 1], one text a row, got {list(values.shape)}")
+    if values.shape[0] == 0:
+        raise InputError(f"{name}: there is no text; at least 1 row is needed")
+    texts = []
+    for row, value in enumerate(values[:, 0]):
+        try:
+            texts.append(value.decode("utf-8") if isinstance(value, bytes) else str(value))
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise InputError(f"{name}[{row}]: not valid UTF-8, byte 0x{byte:02x} at offset {error.start}") from None
+    return texts
+
+
+def _load(path: Path) -> tokenizers.Tokenizer:
+    file = path / "tokenizer.json"
+    if not file.is_file():
+        raise ConfigError(f"checkpoint: {file} is missing; only fast tokenizers are supported")
+    return tokenizers.Tokenizer.from_file(str(file))
+
+
+def _max_seq_length(config: TokenizerConfig, checkpoint: Checkpoint) -> int:
+    if config.max_seq_length is None:
+        return checkpoint.max_seq_length
+    if config.max_seq_length > checkpoint.max_positions:
+        raise ConfigError(f"max_seq_length: {config.max_seq_length}, but the model takes {checkpoint.max_positions} tokens")
+    return config.max_seq_length

@@ -1,0 +1,1 @@
+"""What Triton loads: the only code that imports `triton_python_backend_utils`."""

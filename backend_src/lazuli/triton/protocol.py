@@ -1,0 +1,72 @@
+"""Small pieces that all models share between Triton's objects and ours.
+
+Takes and returns `pb_utils` objects. Knows nothing of what is computed.
+"""
+
+import json
+import logging
+import sys
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from lazuli.errors import InputError, LazuliError
+
+
+def read_parameters(args: dict[str, str]) -> dict[str, str]:
+    """The `parameters` of a model's `config.pbtxt`, from the arguments of `initialize`."""
+    entries = json.loads(args["model_config"]).get("parameters", {})
+    return {key: entry["string_value"] for key, entry in entries.items()}
+
+
+def read_gpu_index(args: dict[str, str]) -> int | None:
+    """The GPU that Triton gave to this instance, or None."""
+    return int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else None
+
+
+def read_tensor(request: Any, name: str) -> np.ndarray:
+    """An input tensor as numpy.
+
+    Raises:
+        InputError: If it is missing.
+    """
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    if tensor is None:
+        raise InputError(f"{name}: the input is missing")
+    array: np.ndarray = tensor.as_numpy()
+    return array
+
+
+def make_response(tensors: dict[str, np.ndarray]) -> Any:
+    """A response out of output name and value."""
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
+
+
+def make_error(error: Exception) -> Any:
+    """A response that carries an error under its Triton code; unexpected ones are INTERNAL, and logged."""
+    if not isinstance(error, LazuliError):
+        logging.getLogger(__name__).error("unexpected error", exc_info=error)
+        error = LazuliError(f"unexpected {type(error).__name__}: {error}")
+    code = getattr(pb_utils.TritonError, error.triton_code)
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), code))
+
+
+def log_to_triton() -> None:
+    """Send the package's log lines to the server's log."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    logger = logging.getLogger("lazuli")
+    logger.addHandler(_TritonHandler())
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class _TritonHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        if record.levelno >= logging.ERROR:
+            pb_utils.Logger.log_error(text)
+        elif record.levelno >= logging.WARNING:
+            pb_utils.Logger.log_warn(text)
+        else:
+            pb_utils.Logger.log_info(text)

@@ -1,0 +1,37 @@
+"""The `tokenizer` model: text in, token ids out, one answer for each request of a call."""
+
+from typing import Any
+
+import numpy as np
+
+from lazuli.config import TokenizerConfig
+from lazuli.errors import InputError
+from lazuli.options import RequestOptions
+from lazuli.tokenizer import TextTokenizer, decode_texts, pad
+from lazuli.triton import protocol
+
+
+class TritonPythonModel:
+    """Triton's interface to `lazuli.tokenizer`."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Load the tokenizer and run it once, so that its thread pool exists before the first request."""
+        protocol.log_to_triton()
+        self._tokenizer = TextTokenizer.from_config(TokenizerConfig.from_parameters(protocol.read_parameters(args)))
+        self._tokenizer.tokenize(["warm", "up"], RequestOptions())
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """Answer each request by itself: a bad one does not touch the others."""
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Any) -> Any:
+        try:
+            options = RequestOptions.from_json(request.parameters())
+            texts = self._tokenizer.tokenize(decode_texts(protocol.read_tensor(request, "text")), options)
+        except InputError as error:
+            return protocol.make_error(error)
+        input_ids, attention_mask = pad(texts)
+        truncated = np.array([[text.truncated] for text in texts])
+        return protocol.make_response(
+            {"input_ids": input_ids, "attention_mask": attention_mask, "truncated": truncated}
+        )

@@ -1,0 +1,95 @@
+"""The weights of a checkpoint, read once and accounted for.
+
+Takes a checkpoint folder, returns tensors by name, converted and placed. Knows nothing of architectures: a model takes
+what it needs, and `finish` refuses what nobody took.
+"""
+
+import json
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from lazuli.errors import ConfigError
+
+
+class WeightReader:
+    """Hands out each tensor of a checkpoint at most once."""
+
+    def __init__(self, path: Path, device: torch.device, dtype: torch.dtype, prefixes: Iterable[str] = ()) -> None:
+        """Open the safetensors files of a folder, single or sharded.
+
+        Args:
+            path: The checkpoint folder.
+            device: Where tensors go.
+            dtype: What floating-point tensors become.
+            prefixes: Prefixes such as `bert.` that some checkpoints put before every name; left out of the names here.
+
+        Raises:
+            ConfigError: If there is no safetensors file.
+        """
+        self._path = path
+        self._device = device
+        self._dtype = dtype
+        self._files: dict[str, tuple[Path, str]] = {}
+        prefixes = tuple(prefixes)
+        for file in _find_files(path):
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a dictionary
+                    self._files[_strip(name, prefixes)] = (file, name)
+
+    def take(self, name: str, *shape: int) -> torch.Tensor:
+        """Read one tensor.
+
+        Args:
+            name: Its name, without prefix.
+            shape: The shape that it must have.
+
+        Returns:
+            A contiguous tensor on the reader's device, in its dtype.
+
+        Raises:
+            ConfigError: If it is missing, was taken before, or has another shape.
+        """
+        if name not in self._files:
+            raise ConfigError(f"{self._path}: the tensor {name!r} is missing")
+        file, stored_name = self._files.pop(name)
+        with safe_open(file, framework="pt") as tensors:
+            tensor = tensors.get_tensor(stored_name)
+        if tuple(tensor.shape) != shape:
+            raise ConfigError(f"{self._path}: the tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}")
+        return tensor.to(device=self._device, dtype=self._dtype, copy=True).contiguous()
+
+    def finish(self, ignored: Iterable[str] = ()) -> None:
+        """Check that nothing is left over.
+
+        Args:
+            ignored: Patterns of names that the model is known not to need.
+
+        Raises:
+            ConfigError: If tensors are left that no pattern covers: the architecture is not what it claims to be.
+        """
+        patterns = tuple(ignored)
+        left = sorted(name for name in self._files if not any(fnmatchcase(name, pattern) for pattern in patterns))
+        if left:
+            shown = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+            raise ConfigError(f"{self._path}: {len(left)} tensors are left over: {shown}")
+
+
+def _find_files(path: Path) -> list[Path]:
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        return [path / name for name in sorted(names)]
+    single = path / "model.safetensors"
+    if single.is_file():
+        return [single]
+    legacy = next(iter(sorted(path.glob("*.bin"))), None)
+    hint = f"; {legacy.name} is a pickle, which is not read: convert it to safetensors" if legacy else ""
+    raise ConfigError(f"{path}: model.safetensors is missing{hint}")
+
+
+def _strip(name: str, prefixes: tuple[str, ...]) -> str:
+    return next((name.removeprefix(prefix) for prefix in prefixes if name.startswith(prefix)), name)
