@@ -1,0 +1,65 @@
+# `make serve` and `make test` make .venv; its `lazuli` is the command.
+# Override with, for example: make serve PYTHON=python3.12 TORCH=2.12.0 ARGS="--http-port 9000"
+
+PYTHON ?= python3
+VENV ?= .venv
+# Installed first and by exact version: an index that has a CPU build of just this version is then used.
+TORCH ?= 2.13.0
+ARGS ?=
+
+RUN_EXTRAS := engine,default-model,server
+DEV_EXTRAS := $(RUN_EXTRAS),dev
+PIP := $(VENV)/bin/python -m pip -q --disable-pip-version-check
+# A stamp newer than pyproject.toml says that the environment is complete; its name carries the torch version.
+RUN_STAMP := $(VENV)/.installed-torch-$(TORCH)
+DEV_STAMP := $(VENV)/.installed-torch-$(TORCH)-dev
+
+.PHONY: help serve doctor test check format report env dev-env clean
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+serve: env  ## Start the server on the default model; ARGS="..." goes to `lazuli serve`
+	@$(VENV)/bin/lazuli serve $(ARGS)
+
+doctor: env  ## Say what is missing on this machine
+	@$(VENV)/bin/lazuli doctor
+
+test: dev-env  ## Run all tests (CPU; starts real servers); ARGS="..." goes to pytest
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+check: dev-env  ## Format, lint, types and unit tests
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m pytest tests/unit
+
+format: dev-env  ## Rewrite the sources in the project's format
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+report: dev-env  ## Render the performance report from perf/results
+	$(VENV)/bin/python perf/report.py $(ARGS)
+
+env: $(RUN_STAMP)  ## Make .venv with what serving needs
+
+dev-env: $(DEV_STAMP)  ## Make .venv with what developing needs
+
+clean:  ## Remove the environment and the caches of the tools
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -prune -exec rm -rf {} +
+
+$(RUN_STAMP): pyproject.toml
+	@echo "Making $(VENV) (the first time takes a few minutes) ..."
+	@rm -f $(VENV)/.installed-*
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install torch==$(TORCH)
+	@$(PIP) install -e '.[$(RUN_EXTRAS)]'
+	@touch $@
+
+$(DEV_STAMP): $(RUN_STAMP)
+	@echo "Adding the developers' tools to $(VENV) ..."
+	@$(PIP) install -e '.[$(DEV_EXTRAS)]'
+	@touch $@

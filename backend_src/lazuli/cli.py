@@ -1,0 +1,155 @@
+"""The `lazuli` command: `serve` and `doctor` here, `embed` and `search` from the client package.
+
+Turns words of a command line into options. Imports what a command needs only when that command runs.
+"""
+
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lazuli.launch.options import Door, Dtype, LogLevel
+
+app = typer.Typer(
+    name="lazuli",
+    help="Text embedding on a Triton server: start one, check the machine, embed files.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_OWN_COMMANDS = {"serve", "doctor"}
+
+HttpPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of HTTP.")]
+GrpcPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of gRPC.")]
+MetricsPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of the Prometheus metrics.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for every interface.")]
+Tritonserver = Annotated[
+    Path | None,
+    typer.Option(help="The server binary; by default one on PATH, else the container's, else the wheel's."),
+]
+
+
+@app.command()
+def serve(
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    host: Host = "127.0.0.1",
+    model_repository: Annotated[
+        Path | None, typer.Option(help="Model repository; by default the one of this project.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Checkpoint folder; by default the built-in MiniLM.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    dtype: Annotated[Dtype | None, typer.Option(help="Arithmetic of the model.")] = None,
+    max_seq_length: Annotated[int | None, typer.Option(min=1, help="Most tokens a text.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of the engine.")] = None,
+    door: Annotated[
+        Door, typer.Option(help="Load embed (unary), embed_stream (stream) or both.")
+    ] = Door.BOTH,
+    admin_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Opens model loading, shared memory, tracing and logging to who sends it; else closed."
+        ),
+    ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="What of the server's log to show.")] = LogLevel.WARNING,
+    tritonserver: Tritonserver = None,
+    exit_timeout: Annotated[
+        int, typer.Option(min=0, help="Seconds for requests in flight when stopping.")
+    ] = 5,
+    start_timeout: Annotated[float, typer.Option(min=1, help="Seconds until every model must answer.")] = 300,
+    probe_interval: Annotated[
+        float, typer.Option(min=0, help="Seconds between inferences that watch the server; 0 for none.")
+    ] = 5,
+    hang_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds without an answer until even a busy server is restarted.")
+    ] = 300,
+    max_restarts: Annotated[
+        int, typer.Option(min=0, help="Restarts within ten minutes before giving up.")
+    ] = 3,
+    auto_complete_config: Annotated[
+        bool,
+        typer.Option("--auto-complete-config", help="Let Triton complete config.pbtxt files; starts slower."),
+    ] = False,
+    flags: Annotated[list[str] | None, typer.Argument(help="After --: more flags for tritonserver.")] = None,
+) -> None:
+    """Start a Triton server on the models, wait until they answer, and keep it alive until Ctrl-C."""
+    from lazuli.launch.errors import LaunchError
+    from lazuli.launch.options import ServeOptions
+    from lazuli.launch.serve import complain
+    from lazuli.launch.serve import serve as run
+
+    try:
+        options = ServeOptions(
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            host=host,
+            model_repository=model_repository,
+            checkpoint=checkpoint,
+            device=device,
+            dtype=dtype,
+            max_seq_length=max_seq_length,
+            threads=threads,
+            door=door,
+            # Without a key, a random one that nobody knows closes the admin APIs.
+            admin_key=admin_key or secrets.token_hex(16),
+            log_level=log_level,
+            tritonserver=tritonserver,
+            exit_timeout_s=exit_timeout,
+            start_timeout_s=start_timeout,
+            probe_interval_s=probe_interval,
+            hang_timeout_s=hang_timeout,
+            max_restarts=max_restarts,
+            auto_complete_config=auto_complete_config,
+            extra_flags=tuple(flags or ()),
+        )
+        code = run(options)
+    except LaunchError as error:
+        complain(error)
+        code = 1
+    raise typer.Exit(code)
+
+
+@app.command()
+def doctor(
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    host: Host = "127.0.0.1",
+    tritonserver: Tritonserver = None,
+) -> None:
+    """Say what this machine lacks for serving, and how to mend it."""
+    from lazuli.launch.doctor import examine
+    from lazuli.launch.errors import LaunchError
+    from lazuli.launch.options import ServeOptions
+    from lazuli.launch.serve import complain
+
+    try:
+        options = ServeOptions(
+            http_port=http_port,
+            grpc_port=grpc_port,
+            metrics_port=metrics_port,
+            host=host,
+            tritonserver=tritonserver,
+        )
+        code = examine(options)
+    except LaunchError as error:
+        complain(error)
+        code = 1
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """Run the command line."""
+    # The client's commands are left out where they cannot be meant: a start must not wait for their imports.
+    if not set(sys.argv[1:2]) & _OWN_COMMANDS:
+        from lazuli_client.cli import register
+
+        register(app)
+    app()

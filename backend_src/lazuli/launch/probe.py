@@ -1,0 +1,236 @@
+"""Asks a served model for one real inference, made up from its configuration alone.
+
+Takes addresses and a model; raises `ProbeError` unless the answer is whole and finite. Does not know the
+models' names or what the numbers mean.
+"""
+
+import math
+import queue
+from dataclasses import dataclass
+from typing import Any
+
+from lazuli.launch.addresses import Addresses
+from lazuli.launch.rest import RestError, call
+
+PROBE_TEXT = "Is anyone there?"
+# Token 1 exists in every vocabulary, and a mask of ones has no holes.
+_PROBE_LENGTH = 4
+
+
+class ProbeError(Exception):
+    """A model did not answer as it should.
+
+    Attributes:
+        busy: The server refused for load: a sign of life.
+        silent: There was no answer in time.
+    """
+
+    def __init__(self, message: str, *, busy: bool = False, silent: bool = False) -> None:
+        super().__init__(message)
+        self.busy = busy
+        self.silent = silent
+
+
+@dataclass(frozen=True)
+class ProbeModel:
+    """What a probe needs to know of a model.
+
+    Attributes:
+        inputs: Name, datatype and shape of each input.
+        decoupled: Whether it answers in a stream only.
+        steps: The models of an ensemble.
+    """
+
+    name: str
+    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
+    decoupled: bool
+    steps: tuple[str, ...] = ()
+
+
+class Prober:
+    """Looks up the served models and probes them.
+
+    Args:
+        addresses: Where the server is.
+        admin_key: Opens the list of models.
+    """
+
+    def __init__(self, addresses: Addresses, admin_key: str) -> None:
+        self._addresses = addresses
+        self._admin_key = admin_key
+
+    def is_ready(self) -> bool:
+        """Whether the server says that all its models are loaded."""
+        try:
+            call(self._addresses.http, "GET", "/v2/health/ready", timeout_s=2.0)
+        except (RestError, OSError):
+            return False
+        return True
+
+    def server_version(self) -> str:
+        """The version that the server states."""
+        return str(call(self._addresses.http, "GET", "/v2")["version"])
+
+    def served_models(self) -> list[ProbeModel]:
+        """All models that are loaded."""
+        index = call(self._addresses.http, "POST", "/v2/repository/index", {"ready": True}, self._admin_key)
+        configs = {entry["name"]: self._config(entry["name"]) for entry in index}
+        return [probe_model(config, configs) for config in configs.values()]
+
+    def success_count(self, model: str) -> int:
+        """How many requests this model has answered since it was loaded."""
+        stats = call(self._addresses.http, "GET", f"/v2/models/{model}/stats", timeout_s=2.0)["model_stats"]
+        return sum(int(version["inference_stats"]["success"]["count"]) for version in stats)
+
+    def probe_everywhere(self, model: ProbeModel, timeout_s: float) -> None:
+        """Probe over each protocol that the model can answer on."""
+        if model.decoupled:
+            probe_stream(self._addresses.grpc, model, timeout_s)
+        else:
+            probe_http(self._addresses.http, model, timeout_s)
+            probe_grpc(self._addresses.grpc, model, timeout_s)
+
+    def probe(self, model: ProbeModel, timeout_s: float) -> None:
+        """Probe once, by the cheapest way."""
+        if model.decoupled:
+            probe_stream(self._addresses.grpc, model, timeout_s)
+        else:
+            probe_http(self._addresses.http, model, timeout_s)
+
+    def _config(self, model: str) -> dict[str, Any]:
+        config: dict[str, Any] = call(self._addresses.http, "GET", f"/v2/models/{model}/config")
+        return config
+
+
+def probe_model(config: dict[str, Any], configs: dict[str, dict[str, Any]]) -> ProbeModel:
+    """Read a model's configuration; an ensemble is decoupled if one of its steps is."""
+    steps = tuple(step["model_name"] for step in config.get("ensemble_scheduling", {}).get("step", ()))
+    batched = config.get("max_batch_size", 0) > 0
+    inputs = tuple(
+        (entry["name"], datatype(entry["data_type"]), probe_shape(entry, batched))
+        for entry in config["input"]
+        if not entry.get("optional", False)
+    )
+    decoupled = any(_is_decoupled(configs[name]) for name in (config["name"], *steps) if name in configs)
+    return ProbeModel(config["name"], inputs, decoupled, steps)
+
+
+def outer_models(models: list[ProbeModel]) -> list[ProbeModel]:
+    """The models that are no step of another: probing these exercises all."""
+    inner = {step for model in models for step in model.steps}
+    return [model for model in models if model.name not in inner]
+
+
+def datatype(config_type: str) -> str:
+    """The protocol's name of a datatype, from the configuration's."""
+    return "BYTES" if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
+
+
+def probe_shape(entry: dict[str, Any], batched: bool) -> tuple[int, ...]:
+    """A shape for one row, with something short in the place of free dimensions."""
+    free = 1 if entry["data_type"] == "TYPE_STRING" else _PROBE_LENGTH
+    dims = [free if int(dim) < 0 else int(dim) for dim in entry["dims"]]
+    return (1, *dims) if batched else tuple(dims)
+
+
+def probe_http(address: str, model: ProbeModel, timeout_s: float) -> None:
+    """One `infer` over HTTP, in JSON."""
+    inputs = [
+        {"name": name, "datatype": kind, "shape": shape, "data": [_value(kind)] * math.prod(shape)}
+        for name, kind, shape in model.inputs
+    ]
+    try:
+        answer = call(
+            address, "POST", f"/v2/models/{model.name}/infer", {"inputs": inputs}, timeout_s=timeout_s
+        )
+    except RestError as error:
+        raise ProbeError(f"{model.name} over HTTP: {error}", busy=error.status in (429, 503)) from error
+    except OSError as error:
+        silent = isinstance(error, TimeoutError)
+        raise ProbeError(f"{model.name} over HTTP: {error}", silent=silent) from error
+    for output in answer["outputs"]:
+        if output["datatype"].startswith("FP") and not all(map(math.isfinite, output["data"])):
+            raise ProbeError(f"{model.name} over HTTP: {output['name']} is not finite")
+
+
+def probe_grpc(address: str, model: ProbeModel, timeout_s: float) -> None:
+    """One `ModelInfer` over gRPC."""
+    # Imported here: half a second that passes while the server loads its models.
+    import tritonclient.grpc as grpc
+
+    with grpc.InferenceServerClient(address) as client:
+        try:
+            result = client.infer(model.name, _grpc_inputs(model), client_timeout=timeout_s)
+        except grpc.InferenceServerException as error:
+            raise _grpc_error(model, error) from error
+    _check_finite(model, result)
+
+
+def probe_stream(address: str, model: ProbeModel, timeout_s: float) -> None:
+    """One request on a gRPC stream, read to its final response."""
+    import tritonclient.grpc as grpc
+
+    answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+    client = grpc.InferenceServerClient(address)
+    try:
+        # The header asks for a gRPC status with an error, which tells load from faults.
+        client.start_stream(
+            lambda result, error: answers.put((result, error)), headers={"triton_grpc_error": "true"}
+        )
+        client.async_stream_infer(model.name, _grpc_inputs(model), enable_empty_final_response=True)
+        _read_to_final(model, answers, timeout_s)
+    finally:
+        client.stop_stream(cancel_requests=True)
+        client.close()
+
+
+def _read_to_final(model: ProbeModel, answers: "queue.Queue[tuple[Any, Any]]", timeout_s: float) -> None:
+    while True:
+        try:
+            result, error = answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise ProbeError(
+                f"{model.name} over a gRPC stream: no answer in {timeout_s:g} s", silent=True
+            ) from None
+        if error is not None:
+            raise _grpc_error(model, error) from error
+        _check_finite(model, result)
+        if result.get_response().parameters["triton_final_response"].bool_param:
+            return
+
+
+def _grpc_error(model: ProbeModel, error: Any) -> ProbeError:
+    status = str(error.status() or "")
+    return ProbeError(
+        f"{model.name} over gRPC: {error.message()}",
+        busy=status.endswith("UNAVAILABLE") and "connect" not in error.message(),
+        silent=status.endswith("DEADLINE_EXCEEDED"),
+    )
+
+
+def _grpc_inputs(model: ProbeModel) -> list[Any]:
+    import numpy as np
+    import tritonclient.grpc as grpc
+    from tritonclient.utils import triton_to_np_dtype
+
+    inputs = []
+    for name, kind, shape in model.inputs:
+        tensor = grpc.InferInput(name, shape, kind)
+        tensor.set_data_from_numpy(np.full(shape, _value(kind), dtype=triton_to_np_dtype(kind)))
+        inputs.append(tensor)
+    return inputs
+
+
+def _check_finite(model: ProbeModel, result: Any) -> None:
+    for output in result.get_response().outputs:
+        values = result.as_numpy(output.name)
+        if output.datatype.startswith("FP") and not all(map(math.isfinite, values.ravel().tolist())):
+            raise ProbeError(f"{model.name} over gRPC: {output.name} is not finite")
+
+
+def _is_decoupled(config: dict[str, Any]) -> bool:
+    return bool(config.get("model_transaction_policy", {}).get("decoupled", False))
+
+
+def _value(kind: str) -> str | int:
+    return PROBE_TEXT if kind == "BYTES" else 1

@@ -1,0 +1,148 @@
+"""The server process: starting it, seeing whether it and its stubs live, and ending them all.
+
+Takes a `Launch` and a log file. Does not know about models, requests or restarts.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lazuli.launch.command import Launch
+from lazuli.launch.shared_memory import remove_regions
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+# What the server needs beyond its exit timeout to unload models and to stop its stubs.
+_STOP_MARGIN_S = 8.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Member:
+    """One process of the server's group, as /proc shows it."""
+
+    pid: int
+    name: str
+    state: str
+    cpu_ticks: int
+
+
+class ServerProcess:
+    """A running tritonserver in a session of its own, so that a Ctrl-C in the terminal does not reach it."""
+
+    def __init__(self, launch: Launch, log_path: Path) -> None:
+        """Start it; its output goes to the log file, never through us.
+
+        Must be called on the main thread: the server is told to end when the thread that started it does.
+        """
+        self._shm_prefix = launch.shm_prefix
+        with log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                launch.arguments,
+                env=launch.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is the id of its group too."""
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """How it ended, or None while it runs; negative is a signal."""
+        return self._process.poll()
+
+    def members(self) -> list[Member]:
+        """The server and its stubs, with those that have ended but were not collected."""
+        return group_members(self.pid)
+
+    def dead_stubs(self) -> list[int]:
+        """Stubs that died on their own: the server collects only those that it stopped itself."""
+        return [
+            member.pid
+            for member in self.members()
+            if member.state == "Z" and member.pid != self.pid and member.name.startswith("triton_python")
+        ]
+
+    def cpu_s(self) -> float:
+        """Processor time that the whole group has used."""
+        return sum(member.cpu_ticks for member in self.members()) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self, exit_timeout_s: float, hurry: Callable[[], bool] = lambda: False) -> bool:
+        """Let requests in flight finish, then end everything and remove the shared memory.
+
+        Args:
+            exit_timeout_s: What the server was told with `--exit-timeout-secs`.
+            hurry: Asked all the time; once true, everything is killed at once.
+
+        Returns:
+            Whether the server ended by itself.
+        """
+        if self.exit_code() is None:
+            self._process.send_signal(signal.SIGTERM)
+        ended = self._wait(exit_timeout_s + _STOP_MARGIN_S, hurry)
+        self.kill()
+        return ended
+
+    def kill(self) -> None:
+        """End the server and whatever is left of its group at once, and remove the shared memory."""
+        _kill_group(self.pid)
+        self._process.wait()
+        deadline = time.monotonic() + 5.0
+        # Stubs are collected by init; regions are removed when nobody can make new ones.
+        while time.monotonic() < deadline and any(member.state != "Z" for member in self.members()):
+            _kill_group(self.pid)
+            time.sleep(_POLL_S)
+        remove_regions(self._shm_prefix)
+
+    def _wait(self, timeout_s: float, hurry: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while self.exit_code() is None:
+            if hurry() or time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+def group_members(group: int) -> list[Member]:
+    """All processes of a process group."""
+    members = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            member = _read_member(folder, group)
+            if member is not None:
+                members.append(member)
+    return members
+
+
+def _read_member(folder: Path, group: int) -> Member | None:
+    try:
+        text = (folder / "stat").read_text(errors="replace")
+    except OSError:
+        return None  # It ended while we looked.
+    # The name is in parentheses and may hold anything; after it: state, ppid, pgrp, ..., utime, stime.
+    name, rest = text[text.index("(") + 1 :].rsplit(")", 1)
+    fields = rest.split()
+    if int(fields[2]) != group:
+        return None
+    return Member(int(folder.name), name, fields[0], int(fields[11]) + int(fields[12]))
+
+
+def _kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _end_with_parent() -> None:
+    """Runs in the child: if the launcher is killed, the server stops in good order."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

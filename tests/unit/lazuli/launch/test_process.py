@@ -1,0 +1,93 @@
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lazuli.launch import process
+from lazuli.launch.process import ServerProcess
+from lazuli.launch.shared_memory import new_prefix, remove_regions, remove_stale_regions
+
+
+def wait_for(condition, what, timeout_s=20.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def start(launch, tmp_path, shm):
+    """Starts the fake server with a behaviour, and makes sure that it is up."""
+    started = []
+
+    def start(behaviour: str) -> ServerProcess:
+        environment = {**launch.environment, "FAKE": behaviour, "PYTHONUNBUFFERED": "1"}
+        one = ServerProcess(replace(launch, environment=environment), tmp_path / "log")
+        started.append(one)
+        wait_for(lambda: list(shm.iterdir()), "the server to start")
+        return one
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+def test_a_polite_server_ends_by_itself_and_leaves_nothing(start, shm):
+    server = start("")
+    assert server.stop(exit_timeout_s=5)
+    assert server.exit_code() is not None
+    assert list(shm.iterdir()) == []
+
+
+def test_a_deaf_server_is_killed_after_the_timeout(start, shm, monkeypatch):
+    monkeypatch.setattr(process, "_STOP_MARGIN_S", 0.2)
+    server = start("deaf")
+    assert not server.stop(exit_timeout_s=0.2)
+    assert server.exit_code() == -9
+    assert list(shm.iterdir()) == []
+
+
+def test_hurry_kills_at_once(start):
+    server = start("deaf")
+    assert not server.stop(exit_timeout_s=1000, hurry=lambda: True)
+    assert server.exit_code() == -9
+
+
+def test_processes_of_the_server_go_with_it(start, tmp_path):
+    server = start("child")
+    wait_for(lambda: "child" in (tmp_path / "log").read_text(), "the child")
+    child = int((tmp_path / "log").read_text().split()[1])
+    assert child in [member.pid for member in server.members()]
+    server.stop(exit_timeout_s=5)
+    assert [member for member in server.members() if member.state != "Z"] == []
+    assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
+
+
+def test_a_dead_stub_is_seen(start, monkeypatch):
+    server = start("")
+    stub = process.Member(pid=1, name="triton_python_b", state="Z", cpu_ticks=0)
+    worker = process.Member(pid=2, name="python3", state="Z", cpu_ticks=0)
+    monkeypatch.setattr(process, "group_members", lambda group: [stub, worker])
+    assert server.dead_stubs() == [1]
+
+
+def test_stale_regions_are_told_from_live_ones(tmp_path):
+    live = tmp_path / f"{new_prefix()}region"
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    dead = tmp_path / f"lazuli_{namespace}_{2**22 + 1}_0_region"
+    elsewhere = tmp_path / f"lazuli_1_{2**22 + 1}_0_region"
+    foreign = tmp_path / "triton_python_backend_shm_region_1"
+    for path in (live, dead, elsewhere, foreign):
+        path.touch()
+    assert remove_stale_regions(tmp_path) == [dead.name]
+    assert sorted(tmp_path.iterdir()) == sorted([live, elsewhere, foreign])
+
+
+def test_regions_of_one_server_only(tmp_path):
+    ours, other = new_prefix(), new_prefix()
+    for prefix in (ours, other):
+        (tmp_path / f"{prefix}a").touch()
+    assert remove_regions(ours, tmp_path) == [f"{ours}a"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{other}a"]

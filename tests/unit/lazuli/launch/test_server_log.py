@@ -1,0 +1,70 @@
+import pytest
+
+from lazuli.launch.options import LogLevel
+from lazuli.launch.server_log import LogFilter, LogFollower, failure_reason
+
+HEAD = "1129 16:00:00.000000 7 "
+LOAD = f'I{HEAD}model_lifecycle.cc:472] "loading: embed:1"'
+TABLE = f"I{HEAD}server.cc:604] \n+---+\n| a |"
+NOISE = f'E{HEAD}server.cc:241] "CudaDriverHelper has not been initialized."'
+WARNING = f'W{HEAD}x.cc:1] "queue is full"'
+TRACEBACK = f'E{HEAD}y.cc:1] "oops"\nTraceback (most recent call last):\n  File'
+OURS = f'I{HEAD}model.py:5] "lazuli: running on cpu"'
+
+
+def failed_load(model: str, line: int) -> str:
+    message = f"failed to load '{model}' version 1: Internal: ValueError: no\\n\\nAt:\\n  m.py({line})\\n"
+    return f'E{HEAD}m.cc:642] "{message}"\n'
+
+
+def shown(level: LogLevel, text: str) -> list[str]:
+    log_filter = LogFilter(level)
+    return [line for line in text.split("\n") if log_filter.shows(line)]
+
+
+def test_quiet_by_default():
+    text = "\n".join([LOAD, TABLE, NOISE, WARNING, TRACEBACK, OURS, LOAD])
+    assert shown(LogLevel.WARNING, text) == [WARNING, *TRACEBACK.split("\n"), OURS]
+
+
+def test_levels():
+    text = "\n".join([LOAD, WARNING, TRACEBACK])
+    assert shown(LogLevel.ERROR, text) == TRACEBACK.split("\n")
+    assert shown(LogLevel.INFO, text) == text.split("\n")
+    assert shown(LogLevel.VERBOSE, text) == text.split("\n")
+
+
+def test_following_shows_whole_lines_to_the_last(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(WARNING + "\n")
+    lines: list[str] = []
+    follower = LogFollower(path, LogLevel.WARNING, lines.append)
+    with path.open("a") as log:
+        log.write(WARNING[:20])
+        log.flush()
+        log.write(WARNING[20:] + "\n")
+    follower.close()
+    assert lines == [WARNING, WARNING]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            failed_load("a", 8)
+            + failed_load("b", 9)
+            + f"I{HEAD}server.cc:604] \nerror: creating server: Internal - failed to load all models",
+            "model a: ValueError: no\n\nAt:\n  m.py(8)",
+        ),
+        (f"{NOISE}\n{LOAD}\nerror: creating server: bad flag", "error: creating server: bad flag"),
+        (
+            "tritonserver: error while loading shared libraries: x.so",
+            "tritonserver: error while loading shared libraries: x.so",
+        ),
+        ("", "it wrote nothing"),
+    ],
+)
+def test_the_reason_of_a_failure(tmp_path, text, reason):
+    path = tmp_path / "log"
+    path.write_text(text)
+    assert failure_reason(path) == reason
