@@ -7,6 +7,7 @@ Both tokenise and embed in process, so that the engines are compared and not a n
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -14,6 +15,9 @@ from importlib.metadata import version
 import numpy as np
 import tokenizers
 import torch
+from sentence_transformers import SentenceTransformer
+
+from lazuli.allocator import keep_memory
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig, TokenizerConfig
 from lazuli.engine import Engine, choose_device
@@ -23,7 +27,6 @@ from lazuli.request import UnaryRequest
 from lazuli.scheduler import Scheduler
 from lazuli.tokenizer import TextTokenizer
 from measurement import Measurement, write
-from sentence_transformers import SentenceTransformer
 from texts import make_texts, mixed_lengths
 
 Embed = Callable[[list[str]], np.ndarray]
@@ -36,6 +39,7 @@ class LazuliEmbedder:
     def __init__(self, dtype: str) -> None:
         """Load the default model."""
         self._tokenizer = TextTokenizer.from_config(TokenizerConfig(max_seq_length=_MAX_LENGTH))
+        keep_memory()  # as the service does; the reference gains by it too, being in the same process
         self._engine = Engine(EngineConfig(dtype=dtype), choose_device("cpu", None))
         self._engine.warm_up()
 
@@ -61,7 +65,9 @@ class SentenceTransformersEmbedder:
     def __init__(self, dtype: str) -> None:
         """Load the same checkpoint."""
         self._model = SentenceTransformer(
-            str(resolve_checkpoint(DEFAULT_CHECKPOINT)), device="cpu", model_kwargs={"dtype": getattr(torch, dtype)}
+            str(resolve_checkpoint(DEFAULT_CHECKPOINT)),
+            device="cpu",
+            model_kwargs={"dtype": getattr(torch, dtype)},
         )
         self._model.max_seq_length = _MAX_LENGTH
 
@@ -95,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     options = parser.parse_args(arguments)
-    torch.set_num_threads(len(__import__("os").sched_getaffinity(0)))
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
 
     tokenizer = tokenizers.Tokenizer.from_file(str(resolve_checkpoint(DEFAULT_CHECKPOINT) / "tokenizer.json"))
     tokenizer.no_padding()
@@ -123,8 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     suite("throughput", lambda embed: lambda: embed(texts), options.repeats, batch=len(texts), **counts)
     suite("latency", lambda embed: lambda: embed(short), 40 * options.repeats, batch=1, len=16, tokens=16)
 
-    first, *others = systems.values()
-    expected = first(texts)
+    expected = next(iter(systems.values()))(texts)
     for (name, dtype), embed in list(systems.items())[1:]:
         cosines = (expected * embed(texts)).sum(axis=1)
         print(f"{name} {dtype}: least cosine to the reference {cosines.min():.7f}")

@@ -53,6 +53,13 @@ class Measurement:
     note: str | None = None
     extra: dict[str, float] = field(default_factory=dict)
 
+    def summary(self) -> str:
+        """A line for the terminal."""
+        line = json.loads(self.to_line())
+        keys = ("suite", "system", "dtype", "protocol", "len", "batch", "concurrency")
+        what = " ".join(f"{key}={line[key]}" for key in keys if key in line)
+        return f"{what}: p50 {line['p50_ms']:.2f} ms, p99 {line['p99_ms']:.2f} ms, {line['emb_per_s']:.1f} texts/s"
+
     def to_line(self) -> str:
         """The JSON line, with percentiles, rates, machine, torch and commit added."""
         samples = np.array(self.samples_ms)

@@ -1,6 +1,6 @@
 """Texts for benchmarks: seeded, of given token lengths, made of the words of a checkpoint's vocabulary.
 
-Takes a tokenizer, returns strings. The words are random, which no model minds the speed of; the lengths are what counts.
+Takes a tokenizer, returns strings. The words are random, which changes no speed; the lengths are what counts.
 """
 
 from collections.abc import Sequence

@@ -82,16 +82,19 @@ def load_checkpoint(name: str) -> Checkpoint:
     model = _read_json(path / "config.json")
     modules = _read_modules(path)
     sentence = _read_json(path / "sentence_bert_config.json", required=False)
+    tokenizer = _read_json(path / "tokenizer_config.json", required=False)
     prompts = _read_json(path / "config_sentence_transformers.json", required=False)
     max_positions = model.get("max_position_embeddings")
     if not isinstance(max_positions, int):
         raise ConfigError(f"{path / 'config.json'}: max_position_embeddings is missing")
+    # sentence-transformers 6 no longer writes the first; the second may be 10 ** 30, which means no limit.
+    max_seq_length = sentence.get("max_seq_length") or tokenizer.get("model_max_length") or max_positions
     return Checkpoint(
         path=path,
         model=model,
         pooling=_read_pooling(path, modules),
         normalize="Normalize" in modules,
-        max_seq_length=min(sentence.get("max_seq_length") or max_positions, max_positions),
+        max_seq_length=min(max_seq_length, max_positions),
         max_positions=max_positions,
         prompts=prompts.get("prompts") or {},
         default_prompt_name=prompts.get("default_prompt_name"),

@@ -41,27 +41,19 @@ def serve(
     model_repository: Annotated[
         Path | None, typer.Option(help="Model repository; by default the one of this project.")
     ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="Checkpoint folder; by default the built-in MiniLM.")
-    ] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Checkpoint folder; by default the built-in MiniLM.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     dtype: Annotated[Dtype | None, typer.Option(help="Arithmetic of the model.")] = None,
     max_seq_length: Annotated[int | None, typer.Option(min=1, help="Most tokens a text.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of the engine.")] = None,
-    door: Annotated[
-        Door, typer.Option(help="Load embed (unary), embed_stream (stream) or both.")
-    ] = Door.BOTH,
+    door: Annotated[Door, typer.Option(help="Load embed (unary), embed_stream (stream) or both.")] = Door.BOTH,
     admin_key: Annotated[
         str | None,
-        typer.Option(
-            help="Opens model loading, shared memory, tracing and logging to who sends it; else closed."
-        ),
+        typer.Option(help="Opens model loading, shared memory, tracing and logging to who sends it; else closed."),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What of the server's log to show.")] = LogLevel.WARNING,
     tritonserver: Tritonserver = None,
-    exit_timeout: Annotated[
-        int, typer.Option(min=0, help="Seconds for requests in flight when stopping.")
-    ] = 5,
+    exit_timeout: Annotated[int, typer.Option(min=0, help="Seconds for requests in flight when stopping.")] = 5,
     start_timeout: Annotated[float, typer.Option(min=1, help="Seconds until every model must answer.")] = 300,
     probe_interval: Annotated[
         float, typer.Option(min=0, help="Seconds between inferences that watch the server; 0 for none.")
@@ -69,9 +61,7 @@ def serve(
     hang_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds without an answer until even a busy server is restarted.")
     ] = 300,
-    max_restarts: Annotated[
-        int, typer.Option(min=0, help="Restarts within ten minutes before giving up.")
-    ] = 3,
+    max_restarts: Annotated[int, typer.Option(min=0, help="Restarts within ten minutes before giving up.")] = 3,
     auto_complete_config: Annotated[
         bool,
         typer.Option("--auto-complete-config", help="Let Triton complete config.pbtxt files; starts slower."),

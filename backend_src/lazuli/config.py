@@ -99,7 +99,9 @@ class TokenizerConfig:
         _check_at_least("threads", self.threads, 1)
         for placeholder in ("{instruction}", "{text}"):
             if self.instruction_template.count(placeholder) != 1:
-                raise ConfigError(f"instruction_template: must hold {placeholder} once, got {self.instruction_template!r}")
+                raise ConfigError(
+                    f"instruction_template: must hold {placeholder} once, got {self.instruction_template!r}"
+                )
         self.parsed_prompts()
 
     def parsed_prompts(self) -> dict[str, str]:

@@ -33,7 +33,13 @@ class CudaStepper:
     """Runs batches on one GPU. `step` is for one thread."""
 
     def __init__(
-        self, encoder: Encoder, device: torch.device, rule: BucketRule, max_graphs: int, max_tokens: int, max_sequences: int
+        self,
+        encoder: Encoder,
+        device: torch.device,
+        rule: BucketRule,
+        max_graphs: int,
+        max_tokens: int,
+        max_sequences: int,
     ) -> None:
         """Allocate the static buffers.
 
@@ -41,13 +47,13 @@ class CudaStepper:
             encoder: On `device`.
             device: The GPU.
             rule: Which batches share a graph.
-            max_graphs: Most graphs kept.
+            max_graphs: Most graphs kept; none if the encoder cannot be captured.
             max_tokens: Most tokens of any batch or bucket.
             max_sequences: Most sequences of any batch or bucket.
         """
         self._encoder = encoder
         self._rule = rule
-        self._graphs: GraphCache[CapturedGraph] = GraphCache(max_graphs)
+        self._graphs: GraphCache[CapturedGraph] = GraphCache(max_graphs if encoder.capturable else 0)
         self._stream = torch.cuda.Stream(device)
         self._graph_pool = torch.cuda.graph_pool_handle()
         num_inputs = _num_inputs(max_tokens, max_sequences)
@@ -68,6 +74,7 @@ class CudaStepper:
         action = self._graphs.next_action(bucket)
         exact = Bucket(batch.num_tokens, batch.num_sequences, batch.max_seqlen)
         sizes = exact if bucket is None or action is Action.EAGER else bucket
+        self._graphs.counters.padded_tokens += sizes.num_tokens - batch.num_tokens
         staging = self._staging_pool.take()
         with torch.cuda.stream(self._stream):
             try:
@@ -105,13 +112,16 @@ class CudaStepper:
         # thread_local: what other threads do with the device meanwhile cannot break the capture.
         graph.capture_begin(pool=self._graph_pool, capture_error_mode="thread_local")
         try:
-            output = self._encoder.encode(inputs)
+            try:
+                output = self._encoder.encode(inputs)
+            finally:
+                graph.capture_end()  # raises as well if what failed has invalidated the capture
         except Exception:
-            graph.capture_end()
             _log.exception("capture of %s failed; batches of this size run eagerly", bucket)
             self._graphs.bar(bucket)
+            # torch still records to the pool of an invalidated capture, and refuses to begin another there.
+            self._graph_pool = torch.cuda.graph_pool_handle()
             return False
-        graph.capture_end()
         self._graphs.store(bucket, CapturedGraph(graph, output, inputs))
         return True
 
@@ -135,10 +145,10 @@ def _fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
 
 
 def _views(buffer: torch.Tensor, cu_seqlens_cpu: np.ndarray, sizes: Bucket) -> EncoderInputs:
-    """The parts of a device buffer that `_fill` laid out."""
+    """The parts of a device buffer that `_fill` laid out: views, since graphs keep their addresses."""
     ids, positions, cu_seqlens, normalize = torch.tensor_split(buffer, _offsets(sizes))
     attention = AttentionMetadata(cu_seqlens, cu_seqlens_cpu, sizes.max_seqlen)
-    return EncoderInputs(ids, positions, attention, normalize != 0)
+    return EncoderInputs(ids, positions, attention, normalize)
 
 
 def _offsets(sizes: Bucket) -> list[int]:

@@ -20,7 +20,7 @@ class EncoderInputs:
         input_ids: [T] int32.
         position_ids: [T] int32.
         attention: Where the B sequences lie.
-        normalize: [B] bool; which vectors are scaled to unit length.
+        normalize: [B], bool or int32; not zero: the vector is scaled to unit length.
     """
 
     input_ids: torch.Tensor
@@ -32,10 +32,11 @@ class EncoderInputs:
 class Encoder:
     """A model with its pooling."""
 
-    def __init__(self, model: RaggedModel, pooling: str) -> None:
-        """Join the two."""
+    def __init__(self, model: RaggedModel, pooling: str, *, capturable: bool = False) -> None:
+        """Join the two; `capturable` says whether the model's attention may be captured in a CUDA graph."""
         self._model = model
         self._pooling = pooling
+        self.capturable = capturable
 
     @property
     def shape(self) -> ModelShape:
@@ -46,4 +47,5 @@ class Encoder:
     def encode(self, inputs: EncoderInputs) -> torch.Tensor:
         """Compute the vectors; returns [B, D] float32. Does not synchronise."""
         hidden = self._model.forward(inputs.input_ids, inputs.position_ids, inputs.attention)
-        return normalize(pool(hidden, inputs.attention.cu_seqlens, self._pooling), inputs.normalize)
+        # Compared here, not by the caller: a graph must read the flags of each batch anew.
+        return normalize(pool(hidden, inputs.attention.cu_seqlens, self._pooling), inputs.normalize != 0)

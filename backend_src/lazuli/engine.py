@@ -46,6 +46,7 @@ class Engine:
         self.checkpoint = load_checkpoint(config.checkpoint)
         self.device = device
         self.token_budget = config.token_budget or _default_budget(device)
+        self._max_batch_sequences = config.max_batch_sequences
         self._encoder = _load_encoder(config, self.checkpoint, device)
         self._stepper = self._make_stepper(config)
         shape = self._encoder.shape
@@ -63,8 +64,10 @@ class Engine:
     def warm_up(self) -> None:
         """Run batches of several sizes, so that the first request finds kernels, graphs and buffers ready."""
         for lengths in _WARM_UP_LENGTHS:
+            chosen = lengths[: self._max_batch_sequences]
+            fitting = [min(length, self.limits.max_positions) for length in chosen]
             for _ in range(3):  # eager, capture, replay
-                self.embed_ids([np.ones(length, dtype=np.int32) for length in lengths])
+                self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
 
     def embed_ids(self, rows: SequenceOf[np.ndarray], normalize: bool = True) -> np.ndarray:
         """Run one batch and wait for it; for tests and benchmarks of the engine alone.
@@ -94,9 +97,7 @@ class Engine:
         )
         # Room for a bucket's padding: it is less than the largest step, which divides 4 * graph_token_step.
         max_tokens = max(self.token_budget, max_positions, config.graph_max_tokens) + 4 * config.graph_token_step
-        return CudaStepper(
-            self._encoder, self.device, rule, config.max_graphs, max_tokens, config.max_batch_sequences
-        )
+        return CudaStepper(self._encoder, self.device, rule, config.max_graphs, max_tokens, config.max_batch_sequences)
 
 
 def choose_device(name: str | None, gpu_index: int | None) -> torch.device:
@@ -135,7 +136,8 @@ def _load_encoder(config: EngineConfig, checkpoint: Checkpoint, device: torch.de
 
     def load(dtype: torch.dtype) -> Encoder:
         attention = select_attention(config.attention, device, dtype, read_shape(checkpoint).head_dim)
-        return Encoder(load_model(checkpoint, attention, device, dtype), pooling)
+        model = load_model(checkpoint, attention, device, dtype)
+        return Encoder(model, pooling, capturable=attention.capturable)
 
     if config.dtype is not None:
         return load(getattr(torch, config.dtype))

@@ -1,12 +1,12 @@
 """The exceptions of the backend, each with the Triton error code that a client will see.
 
-    LazuliError                INTERNAL
-    ├── ConfigError            INVALID_ARG   a parameter or a checkpoint is unusable; raised at start
-    ├── InputError             INVALID_ARG   the caller's fault: names field, row, value and limit
-    │   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
-    ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
-    ├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row
-    └── DeviceError            INTERNAL      the device failed or ran out of memory
+LazuliError                INTERNAL
+├── ConfigError            INVALID_ARG   a parameter or a checkpoint is unusable; raised at start
+├── InputError             INVALID_ARG   the caller's fault: names field, row, value and limit
+│   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
+├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
+├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row
+└── DeviceError            INTERNAL      the device failed or ran out of memory
 """
 
 from typing import ClassVar

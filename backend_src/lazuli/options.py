@@ -42,7 +42,7 @@ class RequestOptions:
         """
         values = json.loads(text) if text else {}
         known = {field.name for field in fields(cls)}
-        chosen = {}
+        chosen: dict[str, Any] = {}
         for name, value in values.items():
             if name in known:
                 chosen[name] = _CHECKS[name](name, value)

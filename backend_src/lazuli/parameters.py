@@ -60,17 +60,25 @@ def parse(cls: type[_Config], parameters: Mapping[str, str], environ: Mapping[st
             continue
         if key not in known:
             raise ConfigError(f"unknown parameter {key!r}; known: {', '.join(sorted(known))}")
-        values[key] = _convert(key, expand(text, environ).strip(), hints[key])
+        values[key] = _convert(key, _expand(key, text, environ), hints[key])
     return cls(**values)
+
+
+def _expand(key: str, text: str, environ: Mapping[str, str] | None) -> str:
+    try:
+        return expand(text, environ)
+    except ConfigError as error:
+        raise ConfigError(f"parameter {key!r}: {error}") from None
 
 
 def _convert(key: str, text: str, hint: Any) -> Any:
     options = typing.get_args(hint)
     kind = next(option for option in options if option is not type(None)) if options else hint
-    if type(None) in options and text == AUTO:
+    if type(None) in options and text.strip() == AUTO:
         return None
     try:
-        return _READERS[kind](text)
+        # A string keeps the blanks at its ends: a template may need them.
+        return text if kind is str else _READERS[kind](text.strip())
     except ValueError:
         raise ConfigError(f"parameter {key!r}: {text!r} is not a valid {kind.__name__}") from None
 
@@ -82,4 +90,4 @@ def _read_bool(text: str) -> bool:
         raise ValueError(text) from None
 
 
-_READERS: dict[Any, Any] = {int: int, float: float, str: str, bool: _read_bool}
+_READERS: dict[Any, Any] = {int: int, float: float, bool: _read_bool}

@@ -1,7 +1,7 @@
 """One vector out of the hidden states of each sequence.
 
-Takes packed hidden states, returns fp32 vectors. Knows nothing of models. Every row is reduced on its own and in a fixed
-order, so that its vector does not depend on what shares the batch.
+Takes packed hidden states, returns fp32 vectors. Knows nothing of models. Every row is reduced on its own and in a
+fixed order, so that its vector does not depend on what shares the batch.
 """
 
 import torch

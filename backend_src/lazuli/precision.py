@@ -50,7 +50,9 @@ def choose_cpu_dtype(load: Callable[[torch.dtype], Encoder], amx: bool | None = 
 def worst_cosine(reference: Encoder, other: Encoder) -> float:
     """The least cosine between the vectors of two encoders on a fixed probe."""
     rng = np.random.default_rng(0)
-    rows = [rng.integers(reference.shape.vocab_size, size=length, dtype=np.int32) for length in _PROBE_LENGTHS]
+    shape = reference.shape
+    lengths = [min(length, shape.max_positions) for length in _PROBE_LENGTHS]
+    rows = [rng.integers(shape.vocab_size, size=length, dtype=np.int32) for length in lengths]
     inputs = host_inputs(RaggedBatch.pack(rows, [True] * len(rows)))
     products = (reference.encode(inputs) * other.encode(inputs)).sum(dim=1)
     return float(products.min())

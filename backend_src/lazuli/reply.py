@@ -29,7 +29,8 @@ class ReplyPool:
         """Start `num_threads` threads; there must be more of them than batches in flight."""
         self._tasks: queue.Queue[_Task | None] = queue.Queue()
         self._threads = [
-            threading.Thread(target=self._work, name=f"lazuli-reply-{number}", daemon=True) for number in range(num_threads)
+            threading.Thread(target=self._work, name=f"lazuli-reply-{number}", daemon=True)
+            for number in range(num_threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -57,8 +58,11 @@ class ReplyPool:
             thread.join()
 
     def _work(self) -> None:
-        while (task := self._tasks.get()) is not None:
+        while True:
+            task = self._tasks.get()
             try:
+                if task is None:
+                    return
                 task()
             except Exception:
                 # Nothing can be told to the client any more; the thread must live on for the others.
@@ -70,7 +74,7 @@ class ReplyPool:
         groups = _by_request(sequences)
         try:
             vectors = result.result()
-        except RuntimeError as error:
+        except Exception as error:  # whatever it is, a request without an answer would hang for ever
             for request, _, _ in groups:
                 self.fail(request, DeviceError(f"the device failed: {error}"))
             return

@@ -96,13 +96,13 @@ class EmbedRequest(ABC):
             rows: [K] int32.
             vectors: [K, D] float32; not kept after the call.
         """
-        # A cut vector of a row that was scaled on the device only needs scaling again.
-        part = EmbeddingPart(rows, self._cut(vectors), self._token_count[rows])
-        finite = np.isfinite(part.embedding).all(axis=1)
+        finite = np.isfinite(vectors).all(axis=1)
         if not finite.all():
             row = int(rows[np.argmin(finite)])
             self.fail(NonFiniteError(f"embedding[{row}]: the model computed NaN or Inf, so there is no usable vector"))
             return
+        # A cut vector of a row that was scaled on the device only needs scaling again.
+        part = EmbeddingPart(rows, self._cut(vectors), self._token_count[rows])
         with self._lock:
             if self._done:
                 return
@@ -128,7 +128,8 @@ class EmbedRequest(ABC):
         if not self.normalize:
             return np.ascontiguousarray(cut)
         norms: np.ndarray = np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), _MIN_NORM)
-        return cut / norms
+        scaled: np.ndarray = cut / norms
+        return scaled
 
 
 class UnaryRequest(EmbedRequest):

@@ -7,7 +7,9 @@ gather in the scheduler, so batches grow with the load by themselves.
 
 import logging
 import threading
+from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from concurrent.futures import Future
 from typing import Protocol
 
 from lazuli.batch import RaggedBatch
@@ -30,14 +32,32 @@ class Stepper(Protocol):
 class Runner:
     """Runs batches until the scheduler is closed and drained."""
 
-    def __init__(self, engine: Stepper, scheduler: Scheduler, replies: ReplyPool, max_in_flight: int) -> None:
-        """Start the thread."""
+    def __init__(
+        self,
+        engine: Stepper,
+        scheduler: Scheduler,
+        replies: ReplyPool,
+        max_in_flight: int,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start the thread and wait until it is prepared.
+
+        Args:
+            engine: Only ever stepped by this thread.
+            scheduler: Where sequences come from.
+            replies: Where results go.
+            max_in_flight: Most batches on their way.
+            prepare: Called once by the thread before its first batch; what it raises is raised here. Warming up must
+                happen on the thread that will step: its OpenMP threads belong to it.
+        """
         self._engine = engine
         self._scheduler = scheduler
         self._replies = replies
         self._slots = threading.Semaphore(max_in_flight)
-        self._thread = threading.Thread(target=self._run, name="lazuli-runner", daemon=True)
+        self._prepared: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=[prepare], name="lazuli-runner", daemon=True)
         self._thread.start()
+        self._prepared.result()
 
     def close(self) -> None:
         """Compute and answer everything that is queued, then end."""
@@ -45,7 +65,13 @@ class Runner:
         self._thread.join()
         self._replies.close()
 
-    def _run(self) -> None:
+    def _run(self, prepare: Callable[[], None]) -> None:
+        try:
+            prepare()
+        except BaseException as error:
+            self._prepared.set_exception(error)
+            return
+        self._prepared.set_result(None)
         while True:
             # The slot comes first: until there is one, more sequences can join the batch.
             self._slots.acquire()
@@ -57,7 +83,8 @@ class Runner:
     def _step(self, sequences: SequenceOf[Sequence]) -> None:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""
         batch = RaggedBatch.pack(
-            [sequence.input_ids for sequence in sequences], [sequence.request.normalize for sequence in sequences]
+            [sequence.input_ids for sequence in sequences],
+            [sequence.request.normalize for sequence in sequences],
         )
         try:
             result = self._engine.step(batch)

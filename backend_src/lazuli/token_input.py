@@ -30,6 +30,7 @@ def split_rows(input_ids: np.ndarray, attention_mask: np.ndarray, limits: TokenL
     Args:
         input_ids: [N, S] int32.
         attention_mask: [N, S] int8; 1 for a token, 0 for padding, which may be at either side.
+        limits: What the model can take.
 
     Returns:
         N arrays of int32, each of at least one id.
@@ -44,7 +45,9 @@ def split_rows(input_ids: np.ndarray, attention_mask: np.ndarray, limits: TokenL
         row = int(np.argmax(lengths > limits.max_positions))
         raise InputError(f"input_ids[{row}]: {lengths[row]} tokens, but the model takes at most {limits.max_positions}")
     _check_vocabulary(input_ids, attention_mask, limits.vocab_size)
-    return [input_ids[row, start : start + length] for row, (start, length) in enumerate(zip(starts, lengths, strict=True))]
+    return [
+        input_ids[row, start : start + length] for row, (start, length) in enumerate(zip(starts, lengths, strict=True))
+    ]
 
 
 def _check_shapes(input_ids: np.ndarray, attention_mask: np.ndarray) -> None:
@@ -52,7 +55,8 @@ def _check_shapes(input_ids: np.ndarray, attention_mask: np.ndarray) -> None:
         raise InputError(f"input_ids: the shape must be [N, S], got {list(input_ids.shape)}")
     if attention_mask.shape != input_ids.shape:
         raise InputError(
-            f"attention_mask: the shape {list(attention_mask.shape)} differs from that of input_ids, {list(input_ids.shape)}"
+            f"attention_mask: the shape {list(attention_mask.shape)} differs from that of input_ids, "
+            f"{list(input_ids.shape)}"
         )
     if input_ids.size == 0:
         raise InputError(f"input_ids: the shape {list(input_ids.shape)} holds no token")

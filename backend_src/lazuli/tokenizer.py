@@ -49,7 +49,9 @@ class TextTokenizer:
         self._num_special = tokenizer.num_special_tokens_to_add(False)
         self.max_seq_length = max_seq_length
         if max_seq_length <= self._num_special:
-            raise ConfigError(f"max_seq_length: {max_seq_length} leaves no room beside {self._num_special} special tokens")
+            raise ConfigError(
+                f"max_seq_length: {max_seq_length} leaves no room beside {self._num_special} special tokens"
+            )
 
     @classmethod
     def from_config(cls, config: TokenizerConfig) -> "TextTokenizer":
@@ -88,7 +90,8 @@ class TextTokenizer:
         inputs = [f"{before}{text}{after}" for text in texts] if before or after else list(texts)
         encodings = self._tokenizer.encode_batch_fast(inputs)
         return [
-            self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]") for row, encoding in enumerate(encodings)
+            self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]")
+            for row, encoding in enumerate(encodings)
         ]
 
     def _fit(self, ids: list[int], text: str, truncate: str, where: str) -> TokenizedText:
@@ -157,5 +160,7 @@ def _max_seq_length(config: TokenizerConfig, checkpoint: Checkpoint) -> int:
     if config.max_seq_length is None:
         return checkpoint.max_seq_length
     if config.max_seq_length > checkpoint.max_positions:
-        raise ConfigError(f"max_seq_length: {config.max_seq_length}, but the model takes {checkpoint.max_positions} tokens")
+        raise ConfigError(
+            f"max_seq_length: {config.max_seq_length}, but the model takes {checkpoint.max_positions} tokens"
+        )
     return config.max_seq_length

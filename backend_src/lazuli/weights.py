@@ -28,7 +28,7 @@ class WeightReader:
             prefixes: Prefixes such as `bert.` that some checkpoints put before every name; left out of the names here.
 
         Raises:
-            ConfigError: If there is no safetensors file.
+            ConfigError: If a safetensors file is missing, or two tensors have one name.
         """
         self._path = path
         self._device = device
@@ -37,8 +37,11 @@ class WeightReader:
         prefixes = tuple(prefixes)
         for file in _find_files(path):
             with safe_open(file, framework="pt") as tensors:
-                for name in tensors.keys():  # noqa: SIM118 - not a dictionary
-                    self._files[_strip(name, prefixes)] = (file, name)
+                for stored_name in tensors.keys():  # noqa: SIM118 - not a dictionary
+                    name = _strip(stored_name, prefixes)
+                    if name in self._files:
+                        raise ConfigError(f"{path}: the tensor {name!r} is stored twice")
+                    self._files[name] = (file, stored_name)
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
         """Read one tensor.
@@ -59,8 +62,11 @@ class WeightReader:
         with safe_open(file, framework="pt") as tensors:
             tensor = tensors.get_tensor(stored_name)
         if tuple(tensor.shape) != shape:
-            raise ConfigError(f"{self._path}: the tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}")
-        return tensor.to(device=self._device, dtype=self._dtype, copy=True).contiguous()
+            raise ConfigError(
+                f"{self._path}: the tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}"
+            )
+        placed: torch.Tensor = tensor.to(device=self._device, dtype=self._dtype, copy=True).contiguous()
+        return placed
 
     def finish(self, ignored: Iterable[str] = ()) -> None:
         """Check that nothing is left over.
@@ -82,7 +88,11 @@ def _find_files(path: Path) -> list[Path]:
     index = path / "model.safetensors.index.json"
     if index.is_file():
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        return [path / name for name in sorted(names)]
+        files = [path / name for name in sorted(names)]
+        missing = next((file for file in files if not file.is_file()), None)
+        if missing is not None:
+            raise ConfigError(f"{index}: {missing.name} is missing")
+        return files
     single = path / "model.safetensors"
     if single.is_file():
         return [single]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from lazuli.launch.running import running_server
 
 # Read as special tokens by the reference, as text by Lazuli, on purpose.
@@ -28,8 +29,9 @@ def server():
 
 @pytest.fixture(scope="session")
 def sentence_transformer():
-    from lazuli.checkpoint import resolve_checkpoint
     from sentence_transformers import SentenceTransformer
+
+    from lazuli.checkpoint import resolve_checkpoint
 
     return SentenceTransformer(str(resolve_checkpoint("all-MiniLM-L6-v2")), device="cpu")
 

@@ -44,7 +44,11 @@ BAD_TEXTS = {
     "normalize-text": (["a"], {"normalize": "yes"}, ["normalize", "yes"]),
     "prompt-unknown": (["a"], {"prompt_name": "nope"}, ["prompt_name", "nope"]),
     "prompt-number": (["a"], {"prompt_name": 7}, ["prompt_name", "7"]),
-    "prompt-and-instruction": (["a"], {"prompt_name": "x", "instruction": "y"}, ["prompt_name", "instruction"]),
+    "prompt-and-instruction": (
+        ["a"],
+        {"prompt_name": "x", "instruction": "y"},
+        ["prompt_name", "instruction"],
+    ),
     "too-many-rows": (["a"] * 1025, {}, ["1024"]),
 }
 
@@ -78,7 +82,9 @@ def test_no_text(server, model):
 
 @pytest.mark.parametrize("value", [{"a": 1}, [1], None])
 def test_option_of_a_type_that_triton_refuses(server, value):
-    assert "dimensions" in refusal(lambda: post(server, "/v2/models/embed/generate", {"text": "a", "dimensions": value}))
+    assert "dimensions" in refusal(
+        lambda: post(server, "/v2/models/embed/generate", {"text": "a", "dimensions": value})
+    )
 
 
 IDS = np.array([[101, 2003, 102], [101, 102, 0]], dtype=np.int32)
@@ -99,7 +105,11 @@ BAD_TOKENS = {
     "id-negative": (changed(IDS, 1, 0, -1), MASK, ["input_ids[1][0]", "-1"]),
     "shapes-differ": (IDS, MASK[:, :2], ["attention_mask", "[2, 2]", "[2, 3]"]),
     "no-token": (IDS[:, :0], MASK[:, :0], ["input_ids", "[2, 0]"]),
-    "too-long": (np.full((1, 513), 101, np.int32), np.ones((1, 513), np.int8), ["input_ids[0]", "513", "512"]),
+    "too-long": (
+        np.full((1, 513), 101, np.int32),
+        np.ones((1, 513), np.int8),
+        ["input_ids[0]", "513", "512"],
+    ),
     "rows-differ": (IDS, MASK[:1], ["batch size"]),
     "ids-int64": (IDS.astype(np.int64), MASK, ["input_ids", "INT64", "INT32"]),
     "mask-int32": (IDS, MASK.astype(np.int32), ["attention_mask", "INT32", "INT8"]),

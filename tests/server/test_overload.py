@@ -1,4 +1,4 @@
-"""A server with short queues under more load than it can take: refusals come at once, admitted requests are answered."""
+"""A server with short queues under too much load: refusals come at once, admitted requests are answered."""
 
 import shutil
 import threading
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tritonclient.utils import InferenceServerException
+
 from lazuli.launch.options import Door, ServeOptions
 from lazuli.launch.running import running_server
-from tritonclient.utils import InferenceServerException
 
 from .conftest import assert_same_vectors
 from .wire import DOORS, HttpError, grpc_infer
@@ -57,7 +58,8 @@ def test_overload_is_refused_and_the_rest_answered(small_server, reference, door
         try:
             vectors, _ = DOORS[door](small_server, texts)
         except (InferenceServerException, HttpError) as error:
-            assert is_unavailable(error), error
+            if not is_unavailable(error):
+                raise
             order.append("refused")
             return
         order.append("answered")
@@ -79,7 +81,10 @@ def test_a_text_longer_than_the_budget_runs_alone(small_server, sentence_transfo
     from .wire import make_input
 
     ids, mask = np.full((3, 512), 2003, dtype=np.int32), np.ones((3, 512), dtype=np.int8)
-    inputs = [make_input(triton_grpc, "input_ids", ids, "INT32"), make_input(triton_grpc, "attention_mask", mask, "INT8")]
+    inputs = [
+        make_input(triton_grpc, "input_ids", ids, "INT32"),
+        make_input(triton_grpc, "attention_mask", mask, "INT8"),
+    ]
     with triton_grpc.InferenceServerClient(small_server.grpc) as client:
         vectors = client.infer("embedding", inputs, client_timeout=60).as_numpy("embedding")
     np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)

@@ -7,9 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tritonclient.utils import InferenceServerException
+
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.running import running_server
-from tritonclient.utils import InferenceServerException
 
 from .conftest import assert_same_vectors
 from .wire import DOORS, HttpError
@@ -38,7 +39,10 @@ def test_sigterm_under_load(reference, door):
                 return
             assert_same_vectors(vectors, expected[rows])
 
-    with running_server(ServeOptions(exit_timeout_s=EXIT_TIMEOUT_S)) as server, ThreadPoolExecutor(CLIENTS) as clients:
+    with (
+        running_server(ServeOptions(exit_timeout_s=EXIT_TIMEOUT_S)) as server,
+        ThreadPoolExecutor(CLIENTS) as clients,
+    ):
         running = [clients.submit(client, number) for number in range(CLIENTS)]
         busy.wait(timeout=120)
         os.kill(server.process.pid, signal.SIGTERM)

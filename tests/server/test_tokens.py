@@ -9,7 +9,10 @@ from .wire import make_input
 
 
 def infer(server, ids, mask, **options):
-    inputs = [make_input(triton_grpc, "input_ids", ids, "INT32"), make_input(triton_grpc, "attention_mask", mask, "INT8")]
+    inputs = [
+        make_input(triton_grpc, "input_ids", ids, "INT32"),
+        make_input(triton_grpc, "attention_mask", mask, "INT8"),
+    ]
     with triton_grpc.InferenceServerClient(server.grpc) as client:
         result = client.infer("embedding", inputs, parameters=options or None)
     return result.as_numpy("embedding"), result.as_numpy("token_count")[:, 0]

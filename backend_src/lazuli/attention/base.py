@@ -6,6 +6,7 @@ Takes packed queries, keys and values and where each sequence lies, returns pack
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -30,16 +31,15 @@ class AttentionMetadata:
         """Runs of neighbouring sequences of one length, as (first token, number of sequences, length)."""
         lengths = np.diff(self.cu_seqlens_cpu)
         edges = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
-        return [
-            (int(self.cu_seqlens_cpu[start]), end - start, int(lengths[start]))
-            for start, end in zip(edges, edges[1:], strict=False)
-        ]
+        return [(int(self.cu_seqlens_cpu[start]), end - start, int(lengths[start])) for start, end in pairwise(edges)]
 
 
 class AttentionBackend(ABC):
     """Bidirectional softmax attention over each sequence by itself, scaled by 1 / sqrt(head_dim)."""
 
     name: str
+    # Whether a CUDA graph of it serves batches of another layout: it must not look at `cu_seqlens_cpu`.
+    capturable: bool
 
     @classmethod
     @abstractmethod

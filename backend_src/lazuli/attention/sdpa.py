@@ -14,6 +14,7 @@ class SdpaAttention(AttentionBackend):
     """One call per group of equally long sequences."""
 
     name = "sdpa"
+    capturable = False
 
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -28,12 +29,15 @@ class SdpaAttention(AttentionBackend):
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         for first, count, length in metadata.equal_length_groups:
             tokens = slice(first, first + count * length)
-            heads = [_split(tensor[tokens], count, length) for tensor in (query, key, value)]
-            attended = F.scaled_dot_product_attention(*heads)  # [count, H, length, head_dim]
+            attended = F.scaled_dot_product_attention(
+                _split(query[tokens], count, length),
+                _split(key[tokens], count, length),
+                _split(value[tokens], count, length),
+            )  # [count, H, length, head_dim]
             output[tokens] = attended.transpose(1, 2).flatten(0, 1)
         return output
 
 
 def _split(tokens: torch.Tensor, count: int, length: int) -> torch.Tensor:
     """[count * length, H, head_dim] to [count, H, length, head_dim], without a copy."""
-    return tokens.unflatten(0, (count, length)).transpose(1, 2)
+    return tokens.view(count, length, *tokens.shape[1:]).transpose(1, 2)

@@ -23,6 +23,4 @@ class Addresses:
         """The addresses for a client on this machine; every interface includes loopback."""
         host = _ANY.get(options.host, options.host)
         host = f"[{host}]" if ":" in host else host
-        return cls(
-            f"{host}:{options.http_port}", f"{host}:{options.grpc_port}", f"{host}:{options.metrics_port}"
-        )
+        return cls(f"{host}:{options.http_port}", f"{host}:{options.grpc_port}", f"{host}:{options.metrics_port}")

@@ -108,9 +108,7 @@ def check_gpu(listing: str | None) -> Check:
 def check_shared_memory(free: int | None) -> Check:
     """Room in /dev/shm."""
     if free is None:
-        return Check(
-            "shared memory", Status.FAIL, f"no {FOLDER}", "mount a tmpfs there; in Docker use --shm-size=1g"
-        )
+        return Check("shared memory", Status.FAIL, f"no {FOLDER}", "mount a tmpfs there; in Docker use --shm-size=1g")
     detail = f"{free >> 20} MiB free in {FOLDER}"
     if free < MIN_SHARED_MEMORY_BYTES:
         return Check("shared memory", Status.FAIL, detail, "enlarge it; in Docker use --shm-size=1g")

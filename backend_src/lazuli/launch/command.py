@@ -119,9 +119,7 @@ def log_flags(level: LogLevel) -> list[str]:
     return ["--log-verbose=1"] if level is LogLevel.VERBOSE else []
 
 
-def server_environment(
-    options: ServeOptions, server: ServerBinary, inherited: Mapping[str, str]
-) -> dict[str, str]:
+def server_environment(options: ServeOptions, server: ServerBinary, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment in which the server and its stubs find libraries and packages."""
     environment = dict(inherited)
     if server.is_wheel or (server.stub and stub_python(server.stub) == python_tag()):

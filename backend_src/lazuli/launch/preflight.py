@@ -27,9 +27,7 @@ def check_machine(options: ServeOptions) -> None:
     check_ports(options)
     check_shared_memory(FOLDER)
     checkpoint = (
-        options.checkpoint
-        or options.environment.get("LAZULI_CHECKPOINT")
-        or os.environ.get("LAZULI_CHECKPOINT")
+        options.checkpoint or options.environment.get("LAZULI_CHECKPOINT") or os.environ.get("LAZULI_CHECKPOINT")
     )
     check_checkpoint(checkpoint)
 
@@ -39,9 +37,7 @@ def check_ports(options: ServeOptions) -> None:
     faults = {flag: port_fault(options.host, port) for flag, port in options.ports.items()}
     bad = [f"{flag} {options.ports[flag]}: {fault}" for flag, fault in faults.items() if fault]
     if bad:
-        raise LaunchError(
-            "cannot listen on " + "; ".join(bad), f"choose other ports with {', '.join(options.ports)}"
-        )
+        raise LaunchError("cannot listen on " + "; ".join(bad), f"choose other ports with {', '.join(options.ports)}")
 
 
 def port_fault(host: str, port: int) -> str | None:
@@ -81,14 +77,10 @@ def check_shared_memory(folder: Path) -> None:
 def check_numpy(server: ServerBinary, version: str) -> None:
     """Refuse NumPy 2 with the wheel's server, whose stub dies of it at the first text."""
     if server.is_wheel and not version.startswith("1."):
-        raise LaunchError(
-            f"numpy {version} crashes the stub of {server.version}", "pip install numpy==1.26.4"
-        )
+        raise LaunchError(f"numpy {version} crashes the stub of {server.version}", "pip install numpy==1.26.4")
 
 
 def check_checkpoint(checkpoint: str | None) -> None:
     """Check a checkpoint that is plainly a path; a name such as `org/model` is left to the engine."""
     if checkpoint and checkpoint.startswith(("/", ".", "~")) and not Path(checkpoint).expanduser().exists():
-        raise LaunchError(
-            f"checkpoint {checkpoint} does not exist", "pass --checkpoint with a folder that does"
-        )
+        raise LaunchError(f"checkpoint {checkpoint} does not exist", "pass --checkpoint with a folder that does")

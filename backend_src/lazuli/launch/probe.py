@@ -140,9 +140,7 @@ def probe_http(address: str, model: ProbeModel, timeout_s: float) -> None:
         for name, kind, shape in model.inputs
     ]
     try:
-        answer = call(
-            address, "POST", f"/v2/models/{model.name}/infer", {"inputs": inputs}, timeout_s=timeout_s
-        )
+        answer = call(address, "POST", f"/v2/models/{model.name}/infer", {"inputs": inputs}, timeout_s=timeout_s)
     except RestError as error:
         raise ProbeError(f"{model.name} over HTTP: {error}", busy=error.status in (429, 503)) from error
     except OSError as error:
@@ -174,9 +172,7 @@ def probe_stream(address: str, model: ProbeModel, timeout_s: float) -> None:
     client = grpc.InferenceServerClient(address)
     try:
         # The header asks for a gRPC status with an error, which tells load from faults.
-        client.start_stream(
-            lambda result, error: answers.put((result, error)), headers={"triton_grpc_error": "true"}
-        )
+        client.start_stream(lambda result, error: answers.put((result, error)), headers={"triton_grpc_error": "true"})
         client.async_stream_infer(model.name, _grpc_inputs(model), enable_empty_final_response=True)
         _read_to_final(model, answers, timeout_s)
     finally:
@@ -189,9 +185,7 @@ def _read_to_final(model: ProbeModel, answers: "queue.Queue[tuple[Any, Any]]", t
         try:
             result, error = answers.get(timeout=timeout_s)
         except queue.Empty:
-            raise ProbeError(
-                f"{model.name} over a gRPC stream: no answer in {timeout_s:g} s", silent=True
-            ) from None
+            raise ProbeError(f"{model.name} over a gRPC stream: no answer in {timeout_s:g} s", silent=True) from None
         if error is not None:
             raise _grpc_error(model, error) from error
         _check_finite(model, result)

@@ -49,9 +49,7 @@ def say(text: str) -> None:
 class Supervisor:
     """Starts the server again when it fails, up to a limit."""
 
-    def __init__(
-        self, options: ServeOptions, launch: Launch, stop: StopRequest, show: Callable[[str], None]
-    ) -> None:
+    def __init__(self, options: ServeOptions, launch: Launch, stop: StopRequest, show: Callable[[str], None]) -> None:
         self._options = options
         self._launch = launch
         self._stop = stop
@@ -119,9 +117,7 @@ class Supervisor:
         self._restarts_s = [at_s for at_s in self._restarts_s if now_s - at_s < _RESTART_WINDOW_S]
         limit = self._options.max_restarts
         if len(self._restarts_s) >= limit:
-            raise LaunchError(
-                f"gave up after {limit} restarts within {_RESTART_WINDOW_S / 60:g} minutes: {fault}"
-            )
+            raise LaunchError(f"gave up after {limit} restarts within {_RESTART_WINDOW_S / 60:g} minutes: {fault}")
         self._restarts_s.append(now_s)
         self._show(f"restarting ({len(self._restarts_s)} of {limit}): {fault}")
 

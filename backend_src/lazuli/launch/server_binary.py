@@ -83,9 +83,7 @@ def find_server(explicit: Path | None = None) -> ServerBinary:
             return server
     server_of_wheel = wheel_server()
     if server_of_wheel is None:
-        raise LaunchError(
-            "no tritonserver on PATH, in /opt/tritonserver or in this environment", INSTALL_REMEDY
-        )
+        raise LaunchError("no tritonserver on PATH, in /opt/tritonserver or in this environment", INSTALL_REMEDY)
     return server_of_wheel
 
 
@@ -113,9 +111,7 @@ def wheel_server() -> ServerBinary | None:
     stub = root / "python_backend_stubs" / python_tag() / STUB_NAME
     if not stub.is_file():
         have = ", ".join(sorted(path.name for path in (root / "python_backend_stubs").glob("3.*"))) or "none"
-        raise LaunchError(
-            f"{WHEEL} has no stub for Python {python_tag()} (it has {have})", "use Python 3.11 to 3.13"
-        )
+        raise LaunchError(f"{WHEEL} has no stub for Python {python_tag()} (it has {have})", "use Python 3.11 to 3.13")
     libraries = package.parent / "nvidia_pytriton.libs"
     version = f"{WHEEL} {importlib.metadata.version(WHEEL)}"
     return ServerBinary(root / "bin" / "tritonserver", stub, root / "backends" / "python", libraries, version)

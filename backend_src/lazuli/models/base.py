@@ -33,7 +33,5 @@ class RaggedModel(Protocol):
 
     shape: ModelShape
 
-    def forward(
-        self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata
-    ) -> torch.Tensor:
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
         """[T] int32 ids and positions to [T, D] hidden states. Does not synchronise."""

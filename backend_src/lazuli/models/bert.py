@@ -84,9 +84,7 @@ class BertModel:
         ]
         weights.finish(IGNORED)
 
-    def forward(
-        self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata
-    ) -> torch.Tensor:
+    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
         """[T] int32 ids and positions to [T, D] hidden states. Does not synchronise."""
         hidden = self._embedding_norm(self._embedding(input_ids, position_ids))
         for layer in self._layers:
@@ -103,7 +101,9 @@ class BertLayer:
         self._attention = attention
         self._head_dim = config.shape.head_dim
         # One product instead of three: they share their input.
-        self._qkv = Linear.read(weights, [f"{name}.attention.self.{part}" for part in ("query", "key", "value")], size, size)
+        self._qkv = Linear.read(
+            weights, [f"{name}.attention.self.{part}" for part in ("query", "key", "value")], size, size
+        )
         self._project = Linear.read(weights, [f"{name}.attention.output.dense"], size, size)
         self._attention_norm = LayerNorm.read(weights, f"{name}.attention.output.LayerNorm", size, eps)
         up = Linear.read(weights, [f"{name}.intermediate.dense"], size, inner)

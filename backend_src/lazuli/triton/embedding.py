@@ -8,6 +8,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
+from lazuli import openmp  # noqa: F401 - before anything that imports torch
 from lazuli.config import EngineConfig
 from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions

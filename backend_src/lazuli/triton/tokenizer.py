@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from lazuli.config import TokenizerConfig
-from lazuli.errors import InputError
 from lazuli.options import RequestOptions
 from lazuli.tokenizer import TextTokenizer, decode_texts, pad
 from lazuli.triton import protocol
@@ -28,7 +27,7 @@ class TritonPythonModel:
         try:
             options = RequestOptions.from_json(request.parameters())
             texts = self._tokenizer.tokenize(decode_texts(protocol.read_tensor(request, "text")), options)
-        except InputError as error:
+        except Exception as error:  # raising out of execute() would fail the other requests of the call too
             return protocol.make_error(error)
         input_ids, attention_mask = pad(texts)
         truncated = np.array([[text.truncated] for text in texts])

@@ -37,9 +37,7 @@ def shm(tmp_path, monkeypatch):
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setenv("FAKE_SHM", str(folder))
-    monkeypatch.setattr(
-        process, "remove_regions", lambda prefix: shared_memory.remove_regions(prefix, folder)
-    )
+    monkeypatch.setattr(process, "remove_regions", lambda prefix: shared_memory.remove_regions(prefix, folder))
     return folder
 
 
@@ -84,6 +82,4 @@ def wheel(tmp_path) -> ServerBinary:
     (root / "backend" / "triton_python_backend_utils.py").write_text("utils")
     stub = root / "stubs" / "triton_python_backend_stub"
     stub.write_bytes(b"\0libpython3.11.so.1.0\0")
-    return ServerBinary(
-        root / "tritonserver", stub, root / "backend", root / "nvidia_pytriton.libs", "wheel 1.0"
-    )
+    return ServerBinary(root / "tritonserver", stub, root / "backend", root / "nvidia_pytriton.libs", "wheel 1.0")

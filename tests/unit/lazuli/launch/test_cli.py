@@ -19,9 +19,7 @@ def served(monkeypatch):
 
 def test_options_arrive(served):
     words = ["serve", "--http-port", "9000", "--door", "unary", "--checkpoint", "/x", "--admin-key", "k"]
-    result = CliRunner().invoke(
-        cli.app, [*words, "--log-level", "verbose", "--", "--id=a", "--rate-limit=off"]
-    )
+    result = CliRunner().invoke(cli.app, [*words, "--log-level", "verbose", "--", "--id=a", "--rate-limit=off"])
     assert result.exit_code == 0, result.output
     (options,) = served
     assert (options.http_port, options.door, options.checkpoint, options.admin_key) == (

@@ -55,9 +55,7 @@ def test_servers_do_not_share_memory_names(options):
 
 def test_only_given_options_reach_the_models():
     assert ServeOptions().model_environment() == {}
-    given = ServeOptions(
-        checkpoint="/x", device="cuda:1", dtype=Dtype.BFLOAT16, max_seq_length=128, threads=2
-    )
+    given = ServeOptions(checkpoint="/x", device="cuda:1", dtype=Dtype.BFLOAT16, max_seq_length=128, threads=2)
     assert given.model_environment() == {
         "LAZULI_CHECKPOINT": "/x",
         "LAZULI_DEVICE": "cuda:1",

@@ -1,0 +1,242 @@
+"""The asyncio client.
+
+Takes texts or token lists, returns numpy, as `client.py` does. Only decides what is awaited when; requests,
+retries, messages and the books of a stream are made by the modules that both share.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from lazuli_client.embeddings import Embeddings, Part, concatenate, from_outputs
+from lazuli_client.errors import InvalidInputError, LazuliError
+from lazuli_client.health import PROBE_TEXT, Health
+from lazuli_client.ledger import Ledger, StreamRequest
+from lazuli_client.options import EmbedOptions
+from lazuli_client.request import EmbedRequest, text_requests, token_requests
+from lazuli_client.settings import Protocol, Settings
+from lazuli_client.splitting import Chunk, Splitter
+from lazuli_client.texts import Texts, TokenLists, as_text
+from lazuli_client.transport import AsyncTransport, connect_async, no_streams_over_http
+
+
+class AsyncLazuliClient:
+    """Embeds texts on a Lazuli server from asyncio.
+
+    Use it as an asynchronous context manager, in one event loop.
+
+        async with AsyncLazuliClient() as client:
+            (await client.embed(["one text", "another"])).embeddings      # float32 [2, D]
+
+    The arguments are those of `LazuliClient`, but `transport` is an `AsyncTransport`, and `max_in_flight`
+    holds for all calls of the client together.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        protocol: Protocol = "grpc",
+        timeout_s: float = 60.0,
+        retries: int = 4,
+        max_in_flight: int = 4,
+        rows_per_request: int = 64,
+        chars_per_request: int = 200_000,
+        model: str = "embed",
+        token_model: str = "embedding",
+        stream_model: str = "embed_stream",
+        transport: AsyncTransport | None = None,
+    ) -> None:
+        self._settings = Settings(
+            url=url,
+            protocol=protocol,
+            timeout_s=timeout_s,
+            retries=retries,
+            max_in_flight=max_in_flight,
+            rows_per_request=rows_per_request,
+            chars_per_request=chars_per_request,
+            model=model,
+            token_model=token_model,
+            stream_model=stream_model,
+        )
+        self._connected = transport
+        self._slots = asyncio.Semaphore(max_in_flight)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections; calls that are under way fail."""
+        if self._connected is not None:
+            await self._connected.close()
+
+    async def embed(
+        self,
+        texts: Texts,
+        *,
+        prompt_name: str | None = None,
+        instruction: str | None = None,
+        truncate: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+    ) -> Embeddings:
+        """Embed a text or many; as `LazuliClient.embed`."""
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        return await anext(self.embed_batches([texts], options))
+
+    def embed_batches(
+        self, batches: Iterable[Texts], options: EmbedOptions | None = None, *, first_row: int = 0
+    ) -> AsyncIterator[Embeddings]:
+        """Embed batch after batch, in order; as `LazuliClient.embed_batches`."""
+        return self._run(text_requests(self._settings, batches, options or EmbedOptions(), first_row))
+
+    async def embed_tokens(
+        self, input_ids: TokenLists, *, dimensions: int | None = None, normalize: bool | None = None
+    ) -> Embeddings:
+        """Embed token ids; as `LazuliClient.embed_tokens`."""
+        options = EmbedOptions(dimensions=dimensions, normalize=normalize)
+        return await anext(self._run(token_requests(self._settings, input_ids, options)))
+
+    def embed_iter(
+        self,
+        texts: Iterable[str] | AsyncIterable[str],
+        *,
+        prompt_name: str | None = None,
+        instruction: str | None = None,
+        truncate: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+    ) -> AsyncIterator[Part]:
+        """Embed a stream of texts, which may be asynchronous; as `LazuliClient.embed_iter`."""
+        if isinstance(texts, str):
+            raise InvalidInputError("text: embed_iter takes an iterable of strings, not one string")
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        if not self._transport().has_streams:
+            raise no_streams_over_http()
+        return self._stream(self._chunks(texts), Ledger(self._settings, options.parameters()))
+
+    async def health(self) -> Health:
+        """Whether the server embeds, by embedding one short text, without retries."""
+        start = time.monotonic()
+        try:
+            await self._send(next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions())), retries=False)
+        except LazuliError as error:
+            return Health(time.monotonic() - start, error)
+        return Health(time.monotonic() - start)
+
+    def _transport(self) -> AsyncTransport:
+        # Made at the first use, because it must be made inside the event loop.
+        if self._connected is None:
+            self._connected = connect_async(self._settings)
+        return self._connected
+
+    async def _run(self, requests: Iterator[EmbedRequest]) -> AsyncIterator[Embeddings]:
+        """Send requests, a bounded number at once; yield one answer a batch, in order."""
+        window: deque[tuple[EmbedRequest, asyncio.Task[Embeddings]]] = deque()
+        done: list[Embeddings] = []
+        try:
+            for request in requests:
+                window.append((request, asyncio.create_task(self._send(request))))
+                # Twice as many as there are slots: a slow first one must not leave the others without work.
+                while len(window) >= 2 * self._settings.max_in_flight:
+                    if (batch := await _collect(window, done)) is not None:
+                        yield batch
+            while window:
+                if (batch := await _collect(window, done)) is not None:
+                    yield batch
+        finally:
+            for _, task in window:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in window), return_exceptions=True)
+
+    async def _send(self, request: EmbedRequest, retries: bool = True) -> Embeddings:
+        """One request with its retries, all within the timeout, which starts when a slot is free."""
+        async with self._slots:
+            end = time.monotonic() + self._settings.timeout_s
+            attempt = 0
+            left_s = self._settings.timeout_s
+            while True:
+                try:
+                    return from_outputs(await self._transport().send(request, left_s), len(request.rows))
+                except LazuliError as error:
+                    left_s = end - time.monotonic()
+                    delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
+                    if delay_s is None:
+                        raise error.renumbered(request.rows) from error
+                await asyncio.sleep(delay_s)
+                left_s -= delay_s
+                attempt += 1
+
+    async def _chunks(self, texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[Chunk[str]]:
+        splitter: Splitter[str] = Splitter(self._settings.rows_per_request, self._settings.chars_per_request)
+        row = 0
+        async for text in _as_async(texts):
+            for chunk in splitter.add(as_text(text, row), len(text)):
+                yield chunk
+            row += 1
+        for chunk in splitter.flush():
+            yield chunk
+
+    async def _stream(self, chunks: AsyncIterator[Chunk[str]], ledger: Ledger) -> AsyncIterator[Part]:
+        stream = self._transport().open_stream()
+        try:
+            while True:
+                async for item in _due(ledger, chunks):
+                    await asyncio.sleep(item.delay_s)
+                    await stream.send(item.request_id, item.request)
+                if ledger.is_idle:
+                    return
+                try:
+                    answer = await stream.receive(self._settings.timeout_s)
+                except LazuliError as error:
+                    await stream.close()
+                    ledger.broken(error)
+                    stream = self._transport().open_stream()
+                    continue
+                part = ledger.take(answer)
+                if part is not None:
+                    yield part
+        finally:
+            await stream.close()
+
+
+async def _collect(
+    window: deque[tuple[EmbedRequest, asyncio.Task[Embeddings]]], done: list[Embeddings]
+) -> Embeddings | None:
+    """Wait for the oldest request; its batch if it was the last one of it."""
+    request, task = window[0]
+    done.append(await task)  # stays in the window until it is done: a cancelled caller must cancel it too
+    window.popleft()
+    if not request.ends_batch:
+        return None
+    batch = concatenate(done)
+    done.clear()
+    return batch
+
+
+async def _due(ledger: Ledger, chunks: AsyncIterator[Chunk[str]]) -> AsyncIterator[StreamRequest]:
+    """What is to be sent now: first again what failed, then new chunks while there is room."""
+    while (again := ledger.resend()) is not None:
+        yield again
+    while ledger.has_room and (chunk := await anext(chunks, None)) is not None:
+        yield ledger.admit(chunk)
+
+
+async def _as_async(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
+    if isinstance(texts, AsyncIterable):
+        async for text in texts:
+            yield text
+    else:
+        for text in texts:
+            yield text

@@ -1,0 +1,107 @@
+"""The asyncio transports, gRPC and HTTP.
+
+Takes requests, returns outputs; the messages are `codec.py`'s, as in the synchronous transports. Must be made
+inside the event loop that uses them.
+"""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import aiohttp
+import grpc  # type: ignore[import-untyped, unused-ignore]
+import tritonclient.http.aio as triton_http
+from tritonclient.grpc import service_pb2_grpc
+from tritonclient.utils import InferenceServerException
+
+from lazuli_client import codec
+from lazuli_client.embeddings import Outputs
+from lazuli_client.errors import ConnectionFailedError, DeadlineError
+from lazuli_client.grpc_transport import CHANNEL_OPTIONS
+from lazuli_client.ledger import StreamAnswer
+from lazuli_client.request import EmbedRequest
+from lazuli_client.transport import AsyncStream, no_streams_over_http
+
+
+class AioGrpcTransport:
+    """One channel."""
+
+    has_streams = True
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    async def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
+        """One unary call."""
+        try:
+            return codec.from_grpc(await self._stub.ModelInfer(codec.to_grpc(request), timeout=timeout_s))
+        except grpc.RpcError as error:
+            raise codec.from_grpc_error(error) from error
+
+    def open_stream(self) -> "AioGrpcStream":
+        """A new stream; there may be several at once."""
+        return AioGrpcStream(self._stub)
+
+    async def close(self) -> None:
+        """Close the channel, which cancels what is in flight."""
+        await self._channel.close()
+
+
+class AioGrpcStream:
+    """One `ModelStreamInfer` call."""
+
+    def __init__(self, stub: Any) -> None:
+        self._call = stub.ModelStreamInfer()
+
+    async def send(self, request_id: str, request: EmbedRequest) -> None:
+        """Write a request."""
+        # A call that has ended takes no more requests; why it ended is what the next `receive` raises.
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await self._call.write(codec.to_grpc(request, request_id, stream=True))
+
+    async def receive(self, timeout_s: float) -> StreamAnswer:
+        """The next answer."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._call.read()
+        except TimeoutError:
+            raise DeadlineError(f"no answer in the stream within {timeout_s:g} s") from None
+        except grpc.RpcError as error:
+            raise codec.from_grpc_error(error) from error
+        if response is grpc.aio.EOF:
+            raise ConnectionFailedError("the server closed the stream")
+        return codec.from_grpc_stream(response)
+
+    async def close(self) -> None:
+        """Cancel the call."""
+        self._call.cancel()
+
+
+class AioHttpTransport:
+    """tritonclient's asyncio client on aiohttp, with as many connections as requests may be in flight."""
+
+    has_streams = False
+
+    def __init__(self, address: str, max_connections: int) -> None:
+        self._address = address
+        # No timeout of its own: `send` has one for the whole exchange.
+        self._client = triton_http.InferenceServerClient(address, conn_limit=max_connections, conn_timeout=None)
+
+    async def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
+        """One POST to `/v2/models/<model>/infer`."""
+        inputs = codec.to_http(request)
+        try:
+            async with asyncio.timeout(timeout_s):
+                result = await self._client.infer(request.model, inputs, parameters=request.parameters)
+        except (InferenceServerException, aiohttp.ClientError, OSError) as error:
+            raise codec.from_http_error(error, self._address, timeout_s) from error
+        return codec.from_http(result)
+
+    def open_stream(self) -> AsyncStream:
+        """Not over HTTP."""
+        raise no_streams_over_http()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()

@@ -1,0 +1,255 @@
+"""The synchronous client.
+
+Takes texts or token lists, returns numpy. Only decides what runs in which thread and when to sleep; requests,
+retries, messages and the books of a stream are made by modules that `aio.py` shares.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from types import TracebackType
+from typing import Self
+
+from lazuli_client.embeddings import Embeddings, Part, concatenate, from_outputs
+from lazuli_client.errors import InvalidInputError, LazuliError
+from lazuli_client.health import PROBE_TEXT, Health
+from lazuli_client.ledger import Ledger
+from lazuli_client.options import EmbedOptions
+from lazuli_client.request import EmbedRequest, text_requests, token_requests
+from lazuli_client.settings import Protocol, Settings
+from lazuli_client.splitting import Chunk, Splitter, split
+from lazuli_client.texts import Texts, TokenLists, as_text
+from lazuli_client.transport import Transport, connect, no_streams_over_http
+
+
+class LazuliClient:
+    """Embeds texts on a Lazuli server. Use it as a context manager; threads may share it.
+
+        with LazuliClient() as client:
+            client.embed(["one text", "another"]).embeddings      # float32 [2, D]
+
+    Args:
+        url: host:port; by default localhost, port 8001 for gRPC and 8000 for HTTP.
+        protocol: `grpc` or `http`.
+        timeout_s: Limit of one request with its retries, at least 0.1; in a stream, of the wait for the next
+            answer.
+        retries: Attempts after the first one when the server is overloaded or unreachable.
+        max_in_flight: Requests of one call under way at once.
+        rows_per_request: Texts in one request at most.
+        chars_per_request: Characters in one request at most; a longer text goes alone. Tokens, for
+            `embed_tokens`.
+        model: The model for texts.
+        token_model: The model for token lists.
+        stream_model: The decoupled model for `embed_iter`.
+        transport: In place of the one that `protocol` names; closed with the client.
+
+    Raises:
+        ValueError: If a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        protocol: Protocol = "grpc",
+        timeout_s: float = 60.0,
+        retries: int = 4,
+        max_in_flight: int = 4,
+        rows_per_request: int = 64,
+        chars_per_request: int = 200_000,
+        model: str = "embed",
+        token_model: str = "embedding",
+        stream_model: str = "embed_stream",
+        transport: Transport | None = None,
+    ) -> None:
+        self._settings = Settings(
+            url=url,
+            protocol=protocol,
+            timeout_s=timeout_s,
+            retries=retries,
+            max_in_flight=max_in_flight,
+            rows_per_request=rows_per_request,
+            chars_per_request=chars_per_request,
+            model=model,
+            token_model=token_model,
+            stream_model=stream_model,
+        )
+        self._transport = transport or connect(self._settings)
+        self._pool = ThreadPoolExecutor(max_in_flight, thread_name_prefix="lazuli-client")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; requests that are under way are waited for or cancelled."""
+        if self._transport.any_thread:
+            self._transport.close()  # ends the waiting in the threads
+        self._pool.shutdown(cancel_futures=True)
+        self._transport.close()
+
+    def embed(
+        self,
+        texts: Texts,
+        *,
+        prompt_name: str | None = None,
+        instruction: str | None = None,
+        truncate: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+    ) -> Embeddings:
+        """Embed a text or many; the order is kept. `EmbedOptions` describes the options.
+
+        Raises:
+            InvalidInputError: If there is no text, or one cannot be embedded; `row` tells which.
+            LazuliError: One of the others of `errors.py`.
+        """
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        return self._gather(text_requests(self._settings, [texts], options))
+
+    def embed_batches(
+        self, batches: Iterable[Texts], options: EmbedOptions | None = None, *, first_row: int = 0
+    ) -> Iterator[Embeddings]:
+        """Embed batch after batch, in order, with requests of the next batches under way meanwhile.
+
+        Args:
+            batches: Read as far ahead as requests may wait, in the caller's thread; may be unbounded.
+            options: Options of all batches.
+            first_row: Row number of the first text, for error messages.
+
+        Yields:
+            One `Embeddings` a batch.
+        """
+        return self._run(text_requests(self._settings, batches, options or EmbedOptions(), first_row))
+
+    def embed_tokens(
+        self, input_ids: TokenLists, *, dimensions: int | None = None, normalize: bool | None = None
+    ) -> Embeddings:
+        """Embed token ids of any lengths, special tokens included; nothing is added or cut.
+
+        Raises:
+            InvalidInputError: If there is no row, or one cannot be embedded; `row` tells which.
+            LazuliError: One of the others of `errors.py`.
+        """
+        options = EmbedOptions(dimensions=dimensions, normalize=normalize)
+        return self._gather(token_requests(self._settings, input_ids, options))
+
+    def embed_iter(
+        self,
+        texts: Iterable[str],
+        *,
+        prompt_name: str | None = None,
+        instruction: str | None = None,
+        truncate: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+    ) -> Iterator[Part]:
+        """Embed a stream of texts; yields parts as the server finishes them, each row exactly once.
+
+        The parts come in any order. `texts` may be unbounded. It is read in the caller's thread, as far as
+        requests may be in flight, so a slow source holds up the answers: use a small `rows_per_request` for
+        one. Stopping early cancels
+        the rest.
+
+        Raises:
+            UnsupportedError: Over HTTP.
+            LazuliError: What failed, with the rows of the failed request.
+        """
+        if isinstance(texts, str):
+            raise InvalidInputError("text: embed_iter takes an iterable of strings, not one string")
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        if not self._transport.has_streams:
+            raise no_streams_over_http()
+        splitter: Splitter[str] = Splitter(self._settings.rows_per_request, self._settings.chars_per_request)
+        chunks = split(((text, len(as_text(text, row))) for row, text in enumerate(texts)), splitter)
+        return self._stream(chunks, Ledger(self._settings, options.parameters()))
+
+    def health(self) -> Health:
+        """Whether the server embeds, by embedding one short text, without retries."""
+        start = time.monotonic()
+        try:
+            request = next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions()))
+            self._submit(request, retries=False).result()
+        except LazuliError as error:
+            return Health(time.monotonic() - start, error)
+        return Health(time.monotonic() - start)
+
+    def _gather(self, requests: Iterator[EmbedRequest]) -> Embeddings:
+        """Send the requests of one batch."""
+        first = next(requests)
+        if first.ends_batch and self._transport.any_thread:
+            return self._send(first)  # spares a person who waits for one query the way through the pool
+        return next(self._run(chain([first], requests)))
+
+    def _run(self, requests: Iterator[EmbedRequest]) -> Iterator[Embeddings]:
+        """Send requests, a bounded number at once; yield one answer a batch, in order."""
+        window: deque[tuple[EmbedRequest, Future[Embeddings]]] = deque()
+        done: list[Embeddings] = []
+        try:
+            for request in requests:
+                window.append((request, self._submit(request)))
+                # Twice as many as there are threads: a slow first one must not leave the others without work.
+                while len(window) >= 2 * self._settings.max_in_flight:
+                    yield from _collect(window, done)
+            while window:
+                yield from _collect(window, done)
+        finally:
+            for _, future in window:
+                future.cancel()
+
+    def _submit(self, request: EmbedRequest, retries: bool = True) -> Future[Embeddings]:
+        return self._pool.submit(self._send, request, retries)
+
+    def _send(self, request: EmbedRequest, retries: bool = True) -> Embeddings:
+        """One request with its retries, all within the timeout."""
+        end = time.monotonic() + self._settings.timeout_s
+        attempt = 0
+        left_s = self._settings.timeout_s
+        while True:
+            try:
+                return from_outputs(self._transport.send(request, left_s), len(request.rows))
+            except LazuliError as error:
+                left_s = end - time.monotonic()
+                delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
+                if delay_s is None:
+                    raise error.renumbered(request.rows) from error
+            time.sleep(delay_s)
+            left_s -= delay_s
+            attempt += 1
+
+    def _stream(self, chunks: Iterator[Chunk[str]], ledger: Ledger) -> Iterator[Part]:
+        stream = self._transport.open_stream()
+        try:
+            while True:
+                for item in ledger.due(chunks):
+                    time.sleep(item.delay_s)
+                    stream.send(item.request_id, item.request)
+                if ledger.is_idle:
+                    return
+                try:
+                    answer = stream.receive(self._settings.timeout_s)
+                except LazuliError as error:
+                    stream.close()
+                    ledger.broken(error)
+                    stream = self._transport.open_stream()
+                    continue
+                part = ledger.take(answer)
+                if part is not None:
+                    yield part
+        finally:
+            stream.close()
+
+
+def _collect(window: deque[tuple[EmbedRequest, Future[Embeddings]]], done: list[Embeddings]) -> Iterator[Embeddings]:
+    """Wait for the oldest request; yield its batch if it was the last one of it."""
+    request, future = window.popleft()
+    done.append(future.result())
+    if request.ends_batch:
+        yield concatenate(done)
+        done.clear()

@@ -1,0 +1,99 @@
+"""The synchronous gRPC transport: unary calls, and a bidirectional stream.
+
+Takes requests, returns outputs; knows channels, threads and status codes, but not how messages are laid out
+(`codec.py`).
+"""
+
+import queue
+import threading
+from typing import Any
+
+import grpc  # type: ignore[import-untyped, unused-ignore]
+from tritonclient.grpc import service_pb2_grpc
+
+from lazuli_client import codec
+from lazuli_client.embeddings import Outputs
+from lazuli_client.errors import ConnectionFailedError, DeadlineError, LazuliError, ServerError
+from lazuli_client.ledger import StreamAnswer
+from lazuli_client.request import EmbedRequest
+
+CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # gRPC's own pauses grow to two minutes; a client that retries for seconds would never see a server come
+    # back.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class GrpcTransport:
+    """One channel, which all threads share."""
+
+    has_streams = True
+    any_thread = True
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+
+    def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
+        """One unary call."""
+        try:
+            return codec.from_grpc(self._stub.ModelInfer(codec.to_grpc(request), timeout=timeout_s))
+        except grpc.RpcError as error:
+            raise codec.from_grpc_error(error) from error
+
+    def open_stream(self) -> "GrpcStream":
+        """A new stream; there may be several at once."""
+        return GrpcStream(self._stub)
+
+    def close(self) -> None:
+        """Close the channel, which cancels what is in flight."""
+        self._channel.close()
+
+
+class GrpcStream:
+    """One `ModelStreamInfer` call.
+
+    A thread of its own reads the answers, because waiting on the call itself cannot be limited in time: a
+    server whose model process died never answers.
+    """
+
+    def __init__(self, stub: Any) -> None:
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[StreamAnswer | LazuliError] = queue.SimpleQueue()
+        self._call = stub.ModelStreamInfer(iter(self._requests.get, None))
+        self._reader = threading.Thread(target=self._read, name="lazuli-stream", daemon=True)
+        self._reader.start()
+
+    def send(self, request_id: str, request: EmbedRequest) -> None:
+        """Queue a request for gRPC's sending thread."""
+        self._requests.put(codec.to_grpc(request, request_id, stream=True))
+
+    def receive(self, timeout_s: float) -> StreamAnswer:
+        """The next answer."""
+        try:
+            answer = self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            raise DeadlineError(f"no answer in the stream within {timeout_s:g} s") from None
+        if isinstance(answer, LazuliError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """Cancel the call; both threads end with it."""
+        self._call.cancel()
+        self._requests.put(None)
+        self._reader.join(timeout=5)
+
+    def _read(self) -> None:
+        try:
+            for response in self._call:
+                self._answers.put(codec.from_grpc_stream(response))
+            self._answers.put(ConnectionFailedError("the server closed the stream"))
+        except grpc.RpcError as error:
+            self._answers.put(codec.from_grpc_error(error))
+        except Exception as error:  # an undecodable answer must reach the consumer, not just end this thread
+            self._answers.put(ServerError(f"the server's answer cannot be read: {error!r}"))

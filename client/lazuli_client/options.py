@@ -1,0 +1,65 @@
+"""The options of one call, which travel as Triton request parameters.
+
+Takes what the caller passed, returns the parameters to send. An option that is None is not sent, so the
+model's own default holds. Does not know which prompts or dimensions the model has: the server says.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from lazuli_client.errors import InvalidInputError
+
+TRUNCATIONS = ("none", "end", "start")
+
+
+@dataclass(frozen=True)
+class EmbedOptions:
+    """Options of one embedding call; None means the model's default.
+
+    Attributes:
+        prompt_name: Name of a prompt of the checkpoint, put before each text.
+        instruction: Free text for the model's instruction template; excludes `prompt_name`.
+        truncate: A text that is too long: `none` is an error, `end` and `start` cut there.
+        dimensions: Keep this many leading dimensions.
+        normalize: Whether vectors are scaled to unit length.
+
+    Raises:
+        InvalidInputError: If a value can not be right for any model.
+    """
+
+    prompt_name: str | None = None
+    instruction: str | None = None
+    truncate: str | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_name", "instruction"):
+            _check(name, getattr(self, name), str, "a string")
+        _check("normalize", self.normalize, bool, "True or False")
+        if self.prompt_name is not None and self.instruction is not None:
+            raise InvalidInputError("prompt_name and instruction: only one of them can be given")
+        if self.truncate is not None and self.truncate not in TRUNCATIONS:
+            raise InvalidInputError(f"truncate: must be one of {', '.join(TRUNCATIONS)}, got {self.truncate!r}")
+        if self.dimensions is not None:
+            _check_dimensions(self.dimensions)
+
+    def parameters(self) -> dict[str, str | int | bool]:
+        """The request parameters, without those that are None."""
+        names = ("prompt_name", "instruction", "truncate", "dimensions", "normalize")
+        values = {name: getattr(self, name) for name in names}
+        if self.dimensions is not None:
+            values["dimensions"] = int(self.dimensions)  # numpy integers are not among Triton's types
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _check(name: str, value: Any, kind: type, wanted: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise InvalidInputError(f"{name}: must be {wanted}, got {value!r}")
+
+
+def _check_dimensions(value: Any) -> None:
+    # bool is an Integral too; True dimensions is a mistake.
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InvalidInputError(f"dimensions: must be a positive integer, got {value!r}")

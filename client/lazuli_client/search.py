@@ -1,0 +1,159 @@
+"""Finds the rows of a file that are nearest to a query.
+
+Takes a file of texts, which it embeds, or the output of a bulk job, whose vectors it uses; returns the best
+rows. Holds a batch in memory and the best rows so far. An example and a check by eye, not a search engine.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lazuli_client.client import LazuliClient
+from lazuli_client.errors import FileError
+from lazuli_client.options import EmbedOptions
+from lazuli_client.output import vectors
+from lazuli_client.source import STDIN, Source
+
+# Texts of a batch, if they were kept, and their vectors [N, D].
+Corpus = Iterator[tuple[list[str | None], NDArray[np.float32]]]
+_BATCH_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A row near the query.
+
+    Attributes:
+        score: Cosine of the two vectors.
+        row: Row of the file, from 0.
+        text: Its text, None if the file holds vectors only.
+    """
+
+    score: float
+    row: int
+    text: str | None
+
+
+def search(
+    client: LazuliClient, path: Path, query: str, *, k: int, column: str, prompt_name: str | None = None
+) -> list[Hit]:
+    """The `k` rows nearest to `query`, best first; of equal ones the earlier row.
+
+    Args:
+        client: Embeds the query, and the file if it holds no vectors.
+        path: .txt, .jsonl, .csv or .parquet; .parquet, .jsonl and .npy may hold vectors in `embedding`.
+        query: The query.
+        k: How many rows.
+        column: Name of the text column.
+        prompt_name: Prompt of the query; the file's texts get none.
+
+    Raises:
+        FileError: If the file cannot be read, or its vectors do not fit the model's.
+    """
+    corpus = _stored(path, column) or _embedded(client, path, column)
+    hits: list[Hit] = []
+    wanted: NDArray[np.float32] | None = None
+    first_row = 0
+    for texts, matrix in corpus:
+        if wanted is None:
+            wanted = _embed_query(client, query, matrix.shape[1], prompt_name, path)
+        scores = _unit(matrix) @ wanted
+        best = np.argsort(-scores, kind="stable")[:k]
+        hits += [Hit(float(scores[row]), first_row + int(row), texts[row]) for row in best]
+        hits = sorted(hits, key=lambda hit: (-hit.score, hit.row))[:k]
+        first_row += len(matrix)
+    return hits
+
+
+def _embed_query(
+    client: LazuliClient, query: str, width: int, prompt_name: str | None, path: Path
+) -> NDArray[np.float32]:
+    vector = client.embed(query, prompt_name=prompt_name).embeddings
+    if vector.shape[1] > width:  # the file was embedded with fewer dimensions
+        vector = client.embed(query, prompt_name=prompt_name, dimensions=width).embeddings
+    if vector.shape[1] != width:
+        raise FileError(f"{path}: its vectors have {width} dimensions, those of the server {vector.shape[1]}")
+    unit: NDArray[np.float32] = _unit(vector)[0]
+    return unit
+
+
+def _unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return np.asarray(matrix / np.where(lengths == 0, 1, lengths), np.float32)
+
+
+def _embedded(client: LazuliClient, path: Path, column: str) -> Corpus:
+    kept: list[list[str | None]] = []
+
+    def texts() -> Iterator[list[str]]:
+        for batch in Source(path, column).batches(_BATCH_ROWS):
+            kept.append(batch.column(0).to_pylist())
+            yield batch.column(0).to_pylist()
+
+    for result in client.embed_batches(texts(), EmbedOptions(truncate="end")):
+        yield kept.pop(0), result.embeddings
+
+
+def _stored(path: Path, column: str) -> Corpus | None:
+    """The vectors that the file holds, or None if it holds texts only."""
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        return _from_npy(path)
+    if kind == ".parquet" and "embedding" in pq.read_schema(path).names:
+        return _from_parquet(path, column)
+    if kind == ".jsonl" and path != STDIN and "embedding" in _first_record(path):
+        return _from_jsonl(path, column)
+    return None
+
+
+def _from_npy(path: Path) -> Corpus:
+    matrix = np.load(path, mmap_mode="r")
+    if matrix.ndim != 2:
+        raise FileError(f"{path}: must be [N, D], got shape {list(matrix.shape)}")
+    for start in range(0, len(matrix), _BATCH_ROWS):
+        rows = np.asarray(matrix[start : start + _BATCH_ROWS], np.float32)
+        yield [None] * len(rows), rows
+
+
+def _from_parquet(path: Path, column: str) -> Corpus:
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        strings = [field.name for field in schema if pa.types.is_string(field.type)]
+        # The output of a job has the input's name for the text, and the text comes first.
+        name = column if column in schema.names else (strings[0] if strings else None)
+        for batch in file.iter_batches(_BATCH_ROWS, columns=[name, "embedding"] if name else ["embedding"]):
+            texts = batch.column(name).to_pylist() if name else [None] * batch.num_rows
+            yield texts, vectors(batch.column("embedding"))
+
+
+def _from_jsonl(path: Path, column: str) -> Corpus:
+    with path.open(encoding="utf-8") as file:
+        batch: list[dict[str, Any]] = []
+        for line in file:
+            batch.append(json.loads(line))
+            if len(batch) == _BATCH_ROWS:
+                yield _split_records(batch, column)
+                batch = []
+        if batch:
+            yield _split_records(batch, column)
+
+
+def _split_records(records: Iterable[dict[str, Any]], column: str) -> tuple[list[str | None], NDArray[np.float32]]:
+    texts = [record.get(column) for record in records]
+    return texts, np.array([record["embedding"] for record in records], np.float32)
+
+
+def _first_record(path: Path) -> dict[str, Any]:
+    with path.open(encoding="utf-8") as file:
+        try:
+            record = json.loads(file.readline() or "{}")
+        except ValueError:
+            return {}
+        return record if isinstance(record, dict) else {}

@@ -1,0 +1,146 @@
+"""Turns `perf/results/<machine>/*.jsonl` into the tables and plots of README.md and perf/README.md.
+
+    make report
+
+No figure is typed by hand: the parts of both files between `<!-- report -->` and `<!-- /report -->` are its.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+PERF = Path(__file__).parent
+_MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
+# Columns of a table, in this order, where any line has them: key -> (title, format).
+_COLUMNS = {
+    "system": ("system", "{}"),
+    "dtype": ("dtype", "{}"),
+    "attention": ("attention", "{}"),
+    "protocol": ("protocol", "{}"),
+    "len": ("tokens a text", "{}"),
+    "batch": ("texts a request", "{}"),
+    "concurrency": ("concurrency", "{}"),
+    "p50_ms": ("p50 ms", "{:.2f}"),
+    "p90_ms": ("p90 ms", "{:.2f}"),
+    "p99_ms": ("p99 ms", "{:.2f}"),
+    "emb_per_s": ("texts/s", "{:.0f}"),
+    "tokens_per_s": ("tokens/s", "{:,.0f}"),
+    "speedup": ("against the first", "{:.2f}×"),
+}
+
+Line = dict[str, Any]
+
+
+def read_results(folder: Path) -> dict[str, list[Line]]:
+    """All lines, by `machine/name`."""
+    return {
+        f"{file.parent.name}/{file.stem}": [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        for file in sorted(folder.glob("*/*.jsonl"))
+    }
+
+
+def compare(lines: list[Line]) -> list[Line]:
+    """Add `speedup`: how many times quicker than the first system on the same work."""
+    first: dict[tuple[Any, ...], Line] = {}
+    compared = []
+    for line in lines:
+        work = tuple(line.get(key) for key in ("suite", "len", "batch", "concurrency", "protocol", "model"))
+        base = first.setdefault(work, line)
+        other = base["system"] != line["system"]
+        compared.append(line | ({"speedup": base["p50_ms"] / line["p50_ms"]} if other else {}))
+    return compared
+
+
+def table(lines: list[Line]) -> str:
+    """A Markdown table of what the lines have."""
+    columns = [key for key in _COLUMNS if any(key in line for line in lines)]
+    rows = [[_COLUMNS[key][0] for key in columns], ["---"] * len(columns)]
+    rows += [[_COLUMNS[key][1].format(line[key]) if key in line else "" for key in columns] for line in lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def plot(lines: list[Line], title: str, path: Path) -> None:
+    """Bars of p50 latency with whiskers to p99, one group for each piece of work."""
+    figure, axes = plt.subplots(figsize=(8, 0.4 * len(lines) + 1.2))
+    labels = [_label(line) for line in lines]
+    p50 = [line["p50_ms"] for line in lines]
+    tails = [max(0.0, line["p99_ms"] - line["p50_ms"]) for line in lines]
+    colours = ["#1f4e9c" if line["system"].startswith("lazuli") else "#b0b0b0" for line in lines]
+    axes.barh(range(len(lines)), p50, xerr=[[0.0] * len(lines), tails], color=colours, ecolor="#606060", capsize=2)
+    axes.set_yticks(range(len(lines)), labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("ms: p50, whisker to p99")
+    axes.set_title(title, fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    plt.close(figure)
+
+
+def section(name: str, lines: list[Line], plots: Path, link: str) -> str:
+    """Everything about one result file."""
+    parts = [f"### {name}", _provenance(lines)]
+    by_suite: dict[str, list[Line]] = defaultdict(list)
+    for line in compare(lines):
+        by_suite[line["suite"]].append(line)
+    for suite, members in by_suite.items():
+        picture = plots / f"{name.replace('/', '-')}-{suite}.svg"
+        plot(members, f"{name}: {suite}", picture)
+        parts += [f"**{suite}**", table(members), f"![{suite}]({link}{picture.name})"]
+    return "\n\n".join(parts)
+
+
+def replace_section(file: Path, content: str) -> None:
+    """Write between the markers of a file.
+
+    Raises:
+        ValueError: If it has no markers.
+    """
+    text, count = _MARKED.subn(lambda match: f"{match[1]}{content}\n{match[2]}", file.read_text(encoding="utf-8"))
+    if count != 1:
+        raise ValueError(f"{file} needs <!-- report --> and <!-- /report --> once, found {count}")
+    file.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Write both files."""
+    results = read_results(PERF / "results")
+    plots = PERF / "plots"
+    sections = [section(name, lines, plots, "plots/") for name, lines in results.items()]
+    replace_section(PERF / "README.md", "\n\n".join(sections))
+    highlights = [
+        f"{_provenance(lines)}\n\n{table(_of_interest(compare(lines)))}"
+        for name, lines in results.items()
+        if name.endswith("comparison")
+    ]
+    replace_section(PERF.parent / "README.md", "\n\n".join(highlights))
+
+
+def _of_interest(lines: Iterable[Line]) -> list[Line]:
+    """What the front page shows: without the columns that only experts ask for."""
+    return [{key: value for key, value in line.items() if key not in ("p90_ms", "attention")} for line in lines]
+
+
+def _provenance(lines: list[Line]) -> str:
+    def distinct(key: str) -> str:
+        return ", ".join(dict.fromkeys(str(line[key]) for line in lines if key in line))
+
+    return f"{distinct('model')} on {distinct('machine')}; torch {distinct('torch')}; commit {distinct('commit')}"
+
+
+def _label(line: Line) -> str:
+    keys = ("system", "dtype", "protocol")
+    work = f"{line['len']} tokens × {line.get('batch', 1)}" if "len" in line else ""
+    clients = f", {line['concurrency']} at once" if "concurrency" in line else ""
+    return f"{' '.join(str(line[key]) for key in keys if key in line)}: {work}{clients}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+import pytest
+import torch
+from transformers.activations import ACT2FN
+
+from lazuli.errors import ConfigError
+from lazuli.layers.linear import Linear
+from lazuli.layers.mlp import Mlp
+
+
+def layer(num_in, num_out, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return Linear(torch.randn(num_out, num_in, generator=generator), torch.randn(num_out, generator=generator))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
+def test_against_the_activation_of_transformers(activation):
+    tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    up, down = layer(3, 8, 2), layer(8, 3, 3)
+    torch.testing.assert_close(Mlp(up, down, activation)(tokens), down(ACT2FN[activation](up(tokens))))
+
+
+def test_another_activation_is_named():
+    with pytest.raises(ConfigError, match="hidden_act: 'silu' is not one of gelu, gelu_new, gelu_pytorch_tanh, relu"):
+        Mlp(layer(3, 8, 2), layer(8, 3, 3), "silu")

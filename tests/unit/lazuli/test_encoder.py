@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+import torch
+
+from lazuli.batch import RaggedBatch
+from lazuli.cpu import host_inputs
+from lazuli.encoder import Encoder
+from lazuli.models.base import ModelShape
+
+
+class FakeModel:
+    """The hidden state of a token is (its id, its position, 1)."""
+
+    shape = ModelShape(hidden_size=3, head_dim=1, vocab_size=100, max_positions=64)
+
+    def forward(self, input_ids, position_ids, metadata):
+        return torch.stack([input_ids, position_ids, torch.ones_like(input_ids)], dim=1).float()
+
+
+def inputs(normalize):
+    rows = [np.array(ids, dtype=np.int32) for ids in ([3], [2, 6])]
+    return host_inputs(RaggedBatch.pack(rows, normalize))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [("mean", [[3, 0, 1], [4, 0.5, 1]]), ("cls", [[3, 0, 1], [2, 0, 1]]), ("last", [[3, 0, 1], [6, 1, 1]])],
+)
+def test_model_then_pooling(pooling, expected):
+    vectors = Encoder(FakeModel(), pooling).encode(inputs([False, False]))
+    assert vectors.tolist() == expected
+    assert vectors.dtype == torch.float32
+
+
+def test_chosen_vectors_are_of_unit_length():
+    lengths = Encoder(FakeModel(), "mean").encode(inputs([True, False])).norm(dim=1)
+    assert lengths[0] == pytest.approx(1)
+    assert lengths[1] == pytest.approx((16 + 0.25 + 1) ** 0.5)
+
+
+def test_shape_is_the_models():
+    assert Encoder(FakeModel(), "mean").shape is FakeModel.shape
+
+
+def test_nothing_is_captured_unless_said():
+    assert not Encoder(FakeModel(), "mean").capturable
+    assert Encoder(FakeModel(), "mean", capturable=True).capturable
+
+
+def test_no_gradient_is_recorded():
+    assert not Encoder(FakeModel(), "mean").encode(inputs([True, True])).requires_grad

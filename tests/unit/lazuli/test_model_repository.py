@@ -1,0 +1,123 @@
+"""The committed `model_repository`: what Triton reads, and what ours reads of it."""
+
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2
+
+from lazuli.config import EngineConfig, TokenizerConfig
+
+REPOSITORY = Path(__file__).resolve().parents[3] / "model_repository"
+NAMES = ("embed", "embed_stream", "embedding", "embedding_stream", "tokenizer")
+
+
+def read(name):
+    text = (REPOSITORY / name / "config.pbtxt").read_text(encoding="utf-8")
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+def parameters_of(name):
+    return {key: value.string_value for key, value in read(name).parameters.items()}
+
+
+@pytest.fixture(autouse=True)
+def no_lazuli_variables(monkeypatch):
+    import os
+
+    for name in [name for name in os.environ if name.startswith("LAZULI_")]:
+        monkeypatch.delenv(name)
+
+
+def test_these_models_and_no_others():
+    assert sorted(path.name for path in REPOSITORY.iterdir() if path.is_dir()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_parses_under_its_own_name(name):
+    config = read(name)
+    assert config.name == name
+    assert config.max_batch_size == 1024
+    assert any((REPOSITORY / name / "1").iterdir()), "git does not keep an empty version folder"
+
+
+@pytest.mark.parametrize("name", ["embedding", "embedding_stream"])
+def test_engine_parameters_are_the_defaults(name):
+    assert EngineConfig.from_parameters(parameters_of(name)) == EngineConfig()
+    assert set(parameters_of(name)) == set(EngineConfig.__dataclass_fields__)
+
+
+def test_tokenizer_parameters_are_the_defaults():
+    assert TokenizerConfig.from_parameters(parameters_of("tokenizer")) == TokenizerConfig()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("LAZULI_CHECKPOINT", "/models/x", "checkpoint", "/models/x"),
+        ("LAZULI_DEVICE", "cpu", "device", "cpu"),
+        ("LAZULI_DTYPE", "float32", "dtype", "float32"),
+        ("LAZULI_POOLING", "cls", "pooling", "cls"),
+        ("LAZULI_ATTENTION", "sdpa", "attention", "sdpa"),
+        ("LAZULI_THREADS", "3", "threads", 3),
+    ],
+)
+@pytest.mark.parametrize("name", ["embedding", "embedding_stream"])
+def test_the_environment_tunes_the_engine(monkeypatch, name, variable, value, field, expected):
+    monkeypatch.setenv(variable, value)
+    assert getattr(EngineConfig.from_parameters(parameters_of(name)), field) == expected
+
+
+def test_the_environment_tunes_the_tokenizer(monkeypatch):
+    monkeypatch.setenv("LAZULI_CHECKPOINT", "/models/x")
+    monkeypatch.setenv("LAZULI_MAX_SEQ_LENGTH", "128")
+    monkeypatch.setenv("LAZULI_PROMPTS", '{"query": "q: "}')
+    config = TokenizerConfig.from_parameters(parameters_of("tokenizer"))
+    assert (config.checkpoint, config.max_seq_length) == ("/models/x", 128)
+    assert config.parsed_prompts() == {"query": "q: "}
+
+
+def test_the_two_engines_differ_in_name_policy_and_index_alone():
+    unary, stream = read("embedding"), read("embedding_stream")
+    assert not unary.model_transaction_policy.decoupled
+    assert stream.model_transaction_policy.decoupled
+    assert [output.name for output in stream.output] == ["embedding", "index", "token_count"]
+    stream.name = unary.name
+    stream.ClearField("model_transaction_policy")
+    del stream.output[1]
+    assert stream == unary
+
+
+def test_rows_of_an_engine_call_are_not_merged_by_triton():
+    for tensor in read("embedding").input:
+        assert tensor.allow_ragged_batch
+        assert list(tensor.dims) == [-1]
+
+
+def outputs(name):
+    return {tensor.name: (tensor.data_type, list(tensor.dims)) for tensor in read(name).output}
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "engine", "engine_outputs", "tokenizer_outputs"),
+    [
+        ("embed", "embedding", {"embedding", "token_count"}, {"truncated"}),
+        ("embed_stream", "embedding_stream", {"embedding", "token_count", "index"}, set()),
+    ],
+)
+def test_an_ensemble_passes_on_what_its_steps_give(ensemble, engine, engine_outputs, tokenizer_outputs):
+    config = read(ensemble)
+    assert config.platform == "ensemble"
+    assert [step.model_name for step in config.ensemble_scheduling.step] == ["tokenizer", engine]
+    expected = {name: outputs(engine)[name] for name in engine_outputs}
+    expected |= {name: outputs("tokenizer")[name] for name in tokenizer_outputs}
+    assert outputs(ensemble) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("embedding", "embedding"), ("embedding_stream", "embedding"), ("tokenizer", "tokenizer")],
+)
+def test_model_py_is_one_line(name, source):
+    text = (REPOSITORY / name / "1" / "model.py").read_text(encoding="utf-8")
+    assert text == f"from lazuli.triton.{source} import TritonPythonModel\n"

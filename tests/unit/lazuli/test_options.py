@@ -1,0 +1,94 @@
+import json
+
+import pytest
+
+from lazuli.errors import OptionError
+from lazuli.options import RequestOptions
+
+
+def parse(**values):
+    return RequestOptions.from_json(json.dumps(values))
+
+
+@pytest.mark.parametrize("text", ["", "{}"])
+def test_nothing_gives_the_defaults(text):
+    options = RequestOptions.from_json(text)
+    assert options == RequestOptions(None, None, "none", None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("prompt_name", "query"),
+        ("instruction", "Find it: "),
+        ("instruction", ""),
+        ("truncate", "none"),
+        ("truncate", "end"),
+        ("truncate", "start"),
+        ("dimensions", 1),
+        ("dimensions", 384),
+        ("normalize", True),
+        ("normalize", False),
+    ],
+)
+def test_each_option(name, value):
+    assert getattr(parse(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize("name", ["prompt", "Truncate", "dimension", "", "x" * 300])
+def test_an_unknown_name_is_named_with_the_known_ones(name):
+    with pytest.raises(OptionError) as caught:
+        parse(**{name: 1})
+    known = "dimensions, instruction, normalize, prompt_name, truncate"
+    assert str(caught.value) == f"unknown parameter {name!r}; known: {known}"
+
+
+@pytest.mark.parametrize(
+    "name", ["triton_enable_empty_final_response", "sequence_id", "binary_data_output", "ragged_x"]
+)
+def test_reserved_names_are_passed_over(name):
+    assert parse(**{name: 1}) == RequestOptions()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("prompt_name", 1, "prompt_name: must be a string, got 1"),
+        ("prompt_name", None, "prompt_name: must be a string, got null"),
+        ("instruction", ["a"], 'instruction: must be a string, got ["a"]'),
+        ("truncate", True, "truncate: must be one of none, end, start, got true"),
+        ("truncate", "END", 'truncate: must be one of none, end, start, got "END"'),
+        ("truncate", "", 'truncate: must be one of none, end, start, got ""'),
+        ("truncate", ["end"], 'truncate: must be one of none, end, start, got ["end"]'),
+        ("dimensions", 0, "dimensions: must be a positive integer, got 0"),
+        ("dimensions", -3, "dimensions: must be a positive integer, got -3"),
+        ("dimensions", True, "dimensions: must be a positive integer, got true"),
+        ("dimensions", 8.0, "dimensions: must be a positive integer, got 8.0"),
+        ("dimensions", "8", 'dimensions: must be a positive integer, got "8"'),
+        ("normalize", 1, "normalize: must be true or false, got 1"),
+        ("normalize", "true", 'normalize: must be true or false, got "true"'),
+    ],
+)
+def test_a_bad_value_is_named_with_its_name(name, value, text):
+    with pytest.raises(OptionError) as caught:
+        parse(**{name: value})
+    assert str(caught.value) == text
+
+
+def test_a_long_bad_value_is_shortened():
+    with pytest.raises(OptionError) as caught:
+        parse(truncate="é" * 1000)
+    assert len(str(caught.value)) < 140
+    assert str(caught.value).endswith("é...")
+
+
+def test_prompt_name_and_instruction_exclude_each_other():
+    with pytest.raises(OptionError, match="prompt_name and instruction: only one"):
+        parse(prompt_name="query", instruction="")
+
+
+def test_dimensions_up_to_the_vector_length():
+    RequestOptions().check_dimensions(4)
+    RequestOptions(dimensions=4).check_dimensions(4)
+    with pytest.raises(OptionError, match="dimensions: 5, but the model's vectors have 4"):
+        RequestOptions(dimensions=5).check_dimensions(4)

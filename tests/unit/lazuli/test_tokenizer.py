@@ -1,0 +1,309 @@
+import os
+
+import numpy as np
+import pytest
+import tokenizers
+
+from lazuli.checkpoint import resolve_checkpoint
+from lazuli.config import TokenizerConfig
+from lazuli.errors import ConfigError, InputError, OptionError
+from lazuli.options import RequestOptions
+from lazuli.template import Template
+from lazuli.tokenizer import TextTokenizer, TokenizedText, decode_texts, pad
+
+PATH = resolve_checkpoint("all-MiniLM-L6-v2")
+CLS, SEP = 101, 102
+SPECIAL_TOKENS = {"[PAD]": 0, "[UNK]": 100, "[CLS]": CLS, "[SEP]": SEP, "[MASK]": 103}
+PLAIN_TEXTS = [
+    "",
+    " ",
+    "hello world",
+    "Hello,   World!\r\nsecond line\tand a tab",
+    "NUL \x00 inside \ufffd and \u200b zero width",
+    "Ünïcödé café naïve ß \u017f İ",
+    "日本語の文章です。中文句子",
+    "안녕하세요 세계",
+    "مرحبا بالعالم שלום עולם",
+    "Привет, мир! Ελληνικά",
+    "नमस्ते दुनिया ไทย",
+    "emoji 👩‍👩‍👧 🎉 x²",
+    "{text} {0} %s </s> <|endoftext|> <s>",
+    "a" * 150,
+    "supercalifragilisticexpialidocious antidisestablishmentarianism",
+    "1,234.5e-6 x=y; print('hi')  # don't",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def environment():
+    """`from_config` sets variables for the tokenizers library; put them back."""
+    before = dict(os.environ)
+    yield
+    for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
+        if name in before:
+            os.environ[name] = before[name]
+        else:
+            os.environ.pop(name, None)
+
+
+def make(max_seq_length=256, template=None):
+    return TextTokenizer(
+        tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json")), template or Template({}), max_seq_length
+    )
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make()
+
+
+@pytest.fixture(scope="module")
+def hugging_face():
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(PATH)
+
+
+def ids_of(tokenizer, text, **options):
+    (result,) = tokenizer.tokenize([text], RequestOptions(**options))
+    return result.input_ids
+
+
+def words(count):
+    """A text of exactly `count` tokens, each of them different from its neighbours."""
+    numbers = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return " ".join(numbers[place % 10] for place in range(count))
+
+
+class TestSpecialTokens:
+    def test_the_list_is_that_of_the_vocabulary(self):
+        added = tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json")).get_added_tokens_decoder()
+        assert {token.content: number for number, token in added.items() if token.special} == SPECIAL_TOKENS
+
+    @pytest.mark.parametrize("token", SPECIAL_TOKENS)
+    @pytest.mark.parametrize("case", [str, str.lower, str.title])
+    @pytest.mark.parametrize("frame", ["{}", "hello {} world", "hello{}world", "{0}{0}", " {} \n", "[[{}]]"])
+    def test_a_text_never_becomes_one(self, tokenizer, token, case, frame):
+        ids = ids_of(tokenizer, frame.format(case(token)))
+        assert (ids[0], ids[-1]) == (CLS, SEP)
+        assert len(ids) > 2
+        assert not set(ids[1:-1]) & set(SPECIAL_TOKENS.values())
+
+    @pytest.mark.parametrize("token", SPECIAL_TOKENS)
+    @pytest.mark.parametrize("truncate", ["end", "start"])
+    def test_nor_when_it_is_cut(self, token, truncate):
+        ids = ids_of(make(16), f"{token} " * 30, truncate=truncate)
+        assert (len(ids), ids[0], ids[-1]) == (16, CLS, SEP)
+        assert not set(ids[1:-1]) & set(SPECIAL_TOKENS.values())
+
+    @pytest.mark.parametrize("token", SPECIAL_TOKENS)
+    def test_nor_does_an_instruction(self, tokenizer, token):
+        assert not set(ids_of(tokenizer, "x", instruction=f"a {token} b")[1:-1]) & set(SPECIAL_TOKENS.values())
+
+
+class TestAgainstHuggingFace:
+    @pytest.mark.parametrize("text", PLAIN_TEXTS)
+    def test_plain_texts_are_equal(self, tokenizer, hugging_face, text):
+        assert ids_of(tokenizer, text) == hugging_face(text)["input_ids"]
+
+    def test_a_batch_is_equal_to_its_texts(self, tokenizer):
+        together = tokenizer.tokenize(PLAIN_TEXTS, RequestOptions())
+        assert [result.input_ids for result in together] == [ids_of(tokenizer, text) for text in PLAIN_TEXTS]
+
+    @pytest.mark.parametrize("length", [3, 17, 64])
+    def test_truncation_at_the_end_is_equal(self, hugging_face, length):
+        expected = hugging_face(words(100), truncation=True, max_length=length)["input_ids"]
+        assert ids_of(make(length), words(100), truncate="end") == expected
+
+
+class TestLimit:
+    @pytest.mark.parametrize("truncate", ["none", "end", "start"])
+    @pytest.mark.parametrize("missing", [1, 0])
+    def test_up_to_it_nothing_happens(self, truncate, missing):
+        (result,) = make(20).tokenize([words(18 - missing)], RequestOptions(truncate=truncate))
+        assert (len(result.input_ids), result.truncated) == (20 - missing, False)
+
+    def test_beyond_it_is_an_error_by_default_that_names_row_value_and_limit(self):
+        with pytest.raises(InputError) as caught:
+            make(20).tokenize(["short", words(19), words(40)], RequestOptions())
+        assert str(caught.value) == (
+            'text[1]: 21 tokens, but at most 20 are allowed; shorten it or pass truncate="end"'
+        )
+
+    def test_the_name_of_the_field_is_the_callers(self):
+        with pytest.raises(InputError, match=r"^query\[0\]: 21 tokens"):
+            make(20).tokenize([words(19)], RequestOptions(), name="query")
+
+    @pytest.mark.parametrize("count", [19, 50, 500])
+    def test_cut_at_the_end(self, count):
+        whole = ids_of(make(1000), words(count))
+        (result,) = make(20).tokenize([words(count)], RequestOptions(truncate="end"))
+        assert result == TokenizedText([CLS, *whole[1:19], SEP], truncated=True)
+
+    @pytest.mark.parametrize("count", [19, 50, 500])
+    def test_cut_at_the_start(self, count):
+        whole = ids_of(make(1000), words(count))
+        (result,) = make(20).tokenize([words(count)], RequestOptions(truncate="start"))
+        assert result == TokenizedText([CLS, *whole[-19:-1], SEP], truncated=True)
+
+    @pytest.mark.parametrize("truncate", ["end", "start"])
+    def test_every_row_is_treated_alike(self, truncate):
+        results = make(8).tokenize([words(30), "short", words(30)], RequestOptions(truncate=truncate))
+        assert [result.truncated for result in results] == [True, False, True]
+        assert results[0] == results[2]
+        assert [len(result.input_ids) for result in results] == [8, 3, 8]
+
+    def test_one_token_of_text_is_the_least(self):
+        assert ids_of(make(3), words(9), truncate="end") == ids_of(make(), "one")
+        for length in (1, 2):
+            with pytest.raises(ConfigError, match=f"max_seq_length: {length} leaves no room beside 2 special tokens"):
+                make(length)
+
+    def test_the_prompt_counts(self):
+        tokenizer = make(20, Template({"p": "one two "}))
+        assert len(ids_of(tokenizer, words(16), prompt_name="p")) == 20
+        with pytest.raises(InputError, match=r"text\[0\]: 21 tokens"):
+            tokenizer.tokenize([words(17)], RequestOptions(prompt_name="p"))
+
+    def test_the_files_own_truncation_and_padding_are_off(self):
+        loaded = tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json"))
+        loaded.enable_truncation(8)
+        loaded.enable_padding(length=64)
+        results = TextTokenizer(loaded, Template({}), 256).tokenize(["hello", words(100)], RequestOptions())
+        assert [len(result.input_ids) for result in results] == [3, 102]
+
+
+class TestTemplates:
+    def test_a_prompt_stands_before_each_text(self):
+        tokenizer = make(template=Template({"query": "query: "}))
+        assert ids_of(tokenizer, "find me", prompt_name="query") == ids_of(tokenizer, "query: find me")
+
+    def test_an_instruction_fills_its_template(self):
+        tokenizer = make(template=Template({}, None, "Instruct: {instruction}\nQuery: {text} !"))
+        expected = ids_of(tokenizer, "Instruct: be quick\nQuery: find me !")
+        assert ids_of(tokenizer, "find me", instruction="be quick") == expected
+
+    @pytest.mark.parametrize("text", ["{text}", "{instruction}", "{} {0} {", "}}", "%s %(a)s \\1 $1"])
+    def test_braces_in_texts_are_no_format_fields(self, text):
+        tokenizer = make(template=Template({"p": "{text}: "}, None, "{instruction} | {text}"))
+        assert ids_of(tokenizer, text, instruction="go") == ids_of(tokenizer, f"go | {text}")
+        assert ids_of(tokenizer, "go", instruction=text) == ids_of(tokenizer, f"{text} | go")
+        assert ids_of(tokenizer, text, prompt_name="p") == ids_of(tokenizer, f"{{text}}: {text}")
+
+    def test_an_unknown_prompt(self, tokenizer):
+        with pytest.raises(OptionError, match="prompt_name: 'q' is not known"):
+            tokenizer.tokenize(["x"], RequestOptions(prompt_name="q"))
+
+
+class TestOddTexts:
+    @pytest.mark.parametrize("text", ["", " ", "\x00", "\r\n"])
+    def test_nothing_to_read_is_embedded_by_its_special_tokens(self, tokenizer, text):
+        assert ids_of(tokenizer, text) == [CLS, SEP]
+
+    def test_nul_and_crlf_inside(self, tokenizer):
+        assert ids_of(tokenizer, "hello\x00 world\r\n") == ids_of(tokenizer, "hello world")
+
+
+class TestWithoutSpecialTokens:
+    @pytest.fixture
+    def tokenizer(self):
+        model = tokenizers.models.WordLevel({"one": 0, "two": 1, "three": 2, "?": 3}, unk_token="?")
+        tokenizer = tokenizers.Tokenizer(model)
+        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+        return TextTokenizer(tokenizer, Template({"p": "one "}), 3)
+
+    def test_ids(self, tokenizer):
+        assert ids_of(tokenizer, "two one") == [1, 0]
+
+    @pytest.mark.parametrize("texts", [["", "one"], [" ", ""], ["one", "two", "\n"]])
+    def test_a_text_without_a_token_is_an_error_that_names_the_row(self, tokenizer, texts):
+        row = next(row for row, text in enumerate(texts) if not text.strip())
+        with pytest.raises(InputError, match=rf"text\[{row}\]: no token is left of it"):
+            tokenizer.tokenize(texts, RequestOptions())
+
+    def test_a_prompt_makes_it_a_text(self, tokenizer):
+        assert ids_of(tokenizer, "", prompt_name="p") == [0]
+
+    def test_truncation(self, tokenizer):
+        assert ids_of(tokenizer, "one two three one", truncate="end") == [0, 1, 2]
+        assert ids_of(tokenizer, "one two three one", truncate="start") == [1, 2, 0]
+
+
+class TestFromConfig:
+    def test_the_checkpoint_decides(self):
+        assert TextTokenizer.from_config(TokenizerConfig()).max_seq_length == 256
+
+    def test_max_seq_length_up_to_the_positions(self):
+        assert TextTokenizer.from_config(TokenizerConfig(max_seq_length=512)).max_seq_length == 512
+        with pytest.raises(ConfigError, match="max_seq_length: 513, but the model takes 512 tokens"):
+            TextTokenizer.from_config(TokenizerConfig(max_seq_length=513))
+
+    def test_prompts_and_their_default(self):
+        config = TokenizerConfig(prompts='{"query": "q: "}', default_prompt_name="query")
+        tokenizer = TextTokenizer.from_config(config)
+        assert ids_of(tokenizer, "x") == ids_of(make(), "q: x")
+
+    def test_an_unknown_default_prompt(self):
+        with pytest.raises(ConfigError, match="default_prompt_name: 'query'"):
+            TextTokenizer.from_config(TokenizerConfig(default_prompt_name="query"))
+
+    def test_threads(self):
+        TextTokenizer.from_config(TokenizerConfig(threads=3))
+        assert os.environ["RAYON_NUM_THREADS"] == "3"
+
+    def test_a_checkpoint_without_tokenizer_json(self, tiny_checkpoint):
+        with pytest.raises(ConfigError, match=r"tokenizer\.json is missing"):
+            TextTokenizer.from_config(TokenizerConfig(checkpoint=str(tiny_checkpoint)))
+
+
+class TestPad:
+    def test_to_the_longest(self):
+        ids, mask = pad([TokenizedText([5, 6, 7], False), TokenizedText([8], True), TokenizedText([9, 1], False)])
+        assert ids.tolist() == [[5, 6, 7], [8, 0, 0], [9, 1, 0]]
+        assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+        assert (ids.dtype, mask.dtype) == (np.int32, np.int8)
+
+    def test_id_zero_is_a_token_like_any(self):
+        ids, mask = pad([TokenizedText([0, 0], False), TokenizedText([0], False)])
+        assert (ids.tolist(), mask.tolist()) == ([[0, 0], [0, 0]], [[1, 1], [1, 0]])
+
+
+class TestDecode:
+    def decode(self, *values):
+        return decode_texts(np.array([[value] for value in values], dtype=np.object_))
+
+    @pytest.mark.parametrize("text", PLAIN_TEXTS)
+    def test_utf_8(self, text):
+        assert self.decode(text.encode(), b"x") == [text, "x"]
+
+    def test_strings_stay(self):
+        assert self.decode("é", b"e") == ["é", "e"]
+
+    @pytest.mark.parametrize(
+        ("value", "byte", "offset"),
+        [
+            (b"\xff", "ff", 0),
+            (b"abc\xe9", "e9", 3),
+            (b"ok \xc3(", "c3", 3),
+            (b"\xed\xa0\x80", "ed", 0),
+            (b"\xc0\x80", "c0", 0),
+        ],
+    )
+    def test_invalid_utf_8_is_named_by_row_and_byte(self, value, byte, offset):
+        with pytest.raises(InputError) as caught:
+            self.decode(b"fine", value, b"\xfe")
+        assert str(caught.value) == f"text[1]: not valid UTF-8, byte 0x{byte} at offset {offset}"
+
+    @pytest.mark.parametrize("shape", [(3,), (2, 2), (2, 0), (1, 1, 1), ()])
+    def test_a_wrong_shape_is_named(self, shape):
+        with pytest.raises(InputError) as caught:
+            decode_texts(np.full(shape, b"x", dtype=np.object_))
+        assert str(caught.value) == f"text: the shape must be [N, 1], one text a row, got {list(shape)}"
+
+    def test_no_row_is_an_error(self):
+        with pytest.raises(InputError, match=r"text: there is no text; at least 1 row is needed"):
+            decode_texts(np.empty((0, 1), dtype=np.object_))
+
+    def test_the_name_of_the_field_is_the_callers(self):
+        with pytest.raises(InputError, match=r"^query: the shape"):
+            decode_texts(np.empty((2,), dtype=np.object_), name="query")

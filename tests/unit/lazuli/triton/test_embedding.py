@@ -1,0 +1,118 @@
+import numpy as np
+import pytest
+
+from lazuli.errors import ConfigError
+
+
+@pytest.fixture
+def checkpoint(tmp_path, write_bert):
+    return str(write_bert(tmp_path, max_position_embeddings=128))
+
+
+@pytest.fixture
+def start(load, arguments, checkpoint):
+    models = []
+
+    def start(decoupled=None, **parameters):
+        model = load("embedding").TritonPythonModel()
+        parameters = {"checkpoint": checkpoint, "device": "cpu", "dtype": "float32"} | parameters
+        model.initialize(arguments(decoupled=decoupled, **parameters))
+        models.append(model)
+        return model
+
+    yield start
+    for model in models:
+        if model._service._runner._thread.is_alive():
+            model.finalize()
+
+
+def ask(pb_utils, *lengths, **parameters):
+    width = max(lengths)
+    mask = (np.arange(width) < np.array(lengths)[:, None]).astype(np.int8)
+    return pb_utils.Request(parameters, input_ids=np.full(mask.shape, 7, dtype=np.int32), attention_mask=mask)
+
+
+@pytest.mark.parametrize("decoupled", [None, False])
+def test_a_unary_answer_is_one_final_response(start, pb_utils, decoupled):
+    model = start(decoupled, token_budget="16")
+    request = ask(pb_utils, 16, 3, 16, 9)
+    assert model.execute([request]) is None
+    sender = request.wait()
+    assert sender.flags == [1]
+    tensors = sender.responses[0].tensors
+    assert set(tensors) == {"embedding", "token_count"}
+    assert tensors["embedding"].shape == (4, 32)
+    assert tensors["embedding"].dtype == np.float32
+    assert tensors["token_count"].tolist() == [[16], [3], [16], [9]]
+    assert tensors["token_count"].dtype == np.int32
+
+
+def test_a_decoupled_answer_comes_in_parts_and_the_last_is_final(start, pb_utils):
+    model = start(True, token_budget="16")
+    request = ask(pb_utils, 16, 3, 16, 9)
+    model.execute([request])
+    sender = request.wait()
+    assert len(sender.responses) > 1
+    assert sender.flags == [0] * (len(sender.flags) - 1) + [1]
+    index = np.concatenate([response.tensors["index"] for response in sender.responses])
+    counts = np.concatenate([response.tensors["token_count"] for response in sender.responses])
+    assert index.dtype == counts.dtype == np.int32
+    assert sorted(index[:, 0].tolist()) == [0, 1, 2, 3]
+    assert counts[np.argsort(index[:, 0]), 0].tolist() == [16, 3, 16, 9]
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_bad_request_gets_one_final_error_and_the_others_their_answer(start, pb_utils, decoupled):
+    model = start(decoupled)
+    bad = [
+        (pb_utils.Request(input_ids=np.ones((1, 2), np.int32)), "attention_mask: the input is missing"),
+        (ask(pb_utils, 2, trunkate="end"), "unknown parameter 'trunkate'"),
+        (ask(pb_utils, 2, dimensions=33), "dimensions: 33, but"),
+        (ask(pb_utils, 2, 129), "input_ids[1]: 129 tokens, but the model takes at most 128"),
+    ]
+    good = [ask(pb_utils, 3), ask(pb_utils, 4, 5)]
+    model.execute([good[0], *[request for request, _ in bad], good[1]])
+    for request, text in bad:
+        sender = request.wait()
+        assert sender.flags == [1]
+        assert sender.responses[0].error.message().startswith(text)
+        assert sender.responses[0].error.code == pb_utils.TritonError.INVALID_ARG
+    for request in good:
+        assert all(response.error is None for response in request.wait().responses)
+
+
+def test_an_unexpected_error_is_an_answer_too(start, pb_utils, monkeypatch):
+    model = start()
+
+    def fail(*arguments):
+        raise KeyError("odd")
+
+    monkeypatch.setattr(model._service, "submit", fail)
+    request = ask(pb_utils, 2)
+    model.execute([request])
+    sender = request.wait()
+    assert sender.responses[0].error.code == pb_utils.TritonError.INTERNAL
+    assert sender.responses[0].error.message() == "unexpected KeyError: 'odd'"
+
+
+def test_options_reach_the_engine(start, pb_utils):
+    model = start()
+    request = ask(pb_utils, 5, dimensions=4, normalize=False)
+    model.execute([request])
+    assert request.wait().responses[0].tensors["embedding"].shape == (1, 4)
+
+
+def test_finalize_answers_what_is_left_and_then_nothing_enters(start, pb_utils):
+    model = start(token_budget="16")
+    requests = [ask(pb_utils, 16, 16) for _ in range(10)]
+    model.execute(requests)
+    model.finalize()
+    assert all(request.sender.ended.is_set() for request in requests)
+    late = ask(pb_utils, 2)
+    model.execute([late])
+    assert late.wait().responses[0].error.code == pb_utils.TritonError.UNAVAILABLE
+
+
+def test_a_bad_parameter_stops_the_model_from_loading(start):
+    with pytest.raises(ConfigError, match="unknown parameter 'max_sequences'"):
+        start(max_sequences="3")

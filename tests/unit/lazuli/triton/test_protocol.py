@@ -1,0 +1,75 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from lazuli import errors
+
+
+@pytest.fixture
+def protocol(load):
+    return load("protocol")
+
+
+def test_parameters(protocol, arguments):
+    assert protocol.read_parameters(arguments(device="cpu", threads="2")) == {"device": "cpu", "threads": "2"}
+    assert protocol.read_parameters({"model_config": json.dumps({})}) == {}
+
+
+@pytest.mark.parametrize(("kind", "device_id", "expected"), [("CPU", "0", None), ("GPU", "0", 0), ("GPU", "3", 3)])
+def test_the_gpu_of_the_instance(protocol, arguments, kind, device_id, expected):
+    assert protocol.read_gpu_index(arguments(kind=kind, device_id=device_id)) == expected
+
+
+def test_a_tensor(protocol, pb_utils):
+    request = pb_utils.Request(x=np.ones(3))
+    assert protocol.read_tensor(request, "x").tolist() == [1, 1, 1]
+    with pytest.raises(errors.InputError, match="y: the input is missing"):
+        protocol.read_tensor(request, "y")
+
+
+def test_a_response(protocol):
+    response = protocol.make_response({"a": np.ones(1), "b": np.zeros(2)})
+    assert {name: value.tolist() for name, value in response.tensors.items()} == {"a": [1], "b": [0, 0]}
+    assert response.error is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.LazuliError, "INTERNAL"),
+        (errors.ConfigError, "INVALID_ARG"),
+        (errors.InputError, "INVALID_ARG"),
+        (errors.OptionError, "INVALID_ARG"),
+        (errors.ShuttingDownError, "UNAVAILABLE"),
+        (errors.NonFiniteError, "INTERNAL"),
+        (errors.DeviceError, "INTERNAL"),
+    ],
+)
+def test_an_error_goes_under_its_code(protocol, pb_utils, error, code):
+    response = protocol.make_error(error("why"))
+    assert response.error.message() == "why"
+    assert response.error.code == getattr(pb_utils.TritonError, code)
+
+
+def test_an_unexpected_error_is_internal_and_logged(protocol, pb_utils, caplog):
+    with caplog.at_level(logging.ERROR, logger="lazuli.triton.protocol"):
+        response = protocol.make_error(KeyError("x"))
+    assert response.error.code == pb_utils.TritonError.INTERNAL
+    assert response.error.message() == "unexpected KeyError: 'x'"
+    assert caplog.records[0].exc_info[1].args == ("x",)
+
+
+def test_log_lines_go_to_triton_at_their_level(protocol, pb_utils):
+    protocol.log_to_triton()
+    logger = logging.getLogger("lazuli.some.module")
+    for level in ("debug", "info", "warning", "error", "critical"):
+        getattr(logger, level)("%s line", level)
+    expected = [
+        ("info", "info line"),
+        ("warn", "warning line"),
+        ("error", "error line"),
+        ("error", "critical line"),
+    ]
+    assert pb_utils.Logger.lines == expected

@@ -1,0 +1,85 @@
+import os
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """`initialize` sets these; monkeypatch puts them back."""
+    for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+@pytest.fixture
+def model(load, arguments):
+    model = load("tokenizer").TritonPythonModel()
+    model.initialize(arguments(checkpoint="all-MiniLM-L6-v2", max_seq_length="8"))
+    return model
+
+
+def texts(*values):
+    return np.array([[value] for value in values], dtype=np.object_)
+
+
+def answer(model, pb_utils, *values, **parameters):
+    (response,) = model.execute([pb_utils.Request(parameters, text=texts(*values))])
+    return response
+
+
+def test_ids_mask_and_truncation(model, pb_utils):
+    response = answer(model, pb_utils, b"hello world", b"a b c d e f g h i", truncate="end")
+    assert response.error is None
+    tensors = response.tensors
+    assert tensors["input_ids"].shape == tensors["attention_mask"].shape == (2, 8)
+    assert tensors["input_ids"][0].tolist() == [101, 7592, 2088, 102, 0, 0, 0, 0]
+    assert tensors["attention_mask"].tolist() == [[1, 1, 1, 1, 0, 0, 0, 0], [1] * 8]
+    assert tensors["truncated"].tolist() == [[False], [True]]
+    assert [tensors[name].dtype for name in ("input_ids", "attention_mask", "truncated")] == [
+        np.int32,
+        np.int8,
+        np.bool_,
+    ]
+
+
+def test_a_bad_request_does_not_touch_the_others(model, pb_utils):
+    requests = [
+        pb_utils.Request(text=texts(b"fine")),
+        pb_utils.Request(text=texts(b"ok", b"\xff")),
+        pb_utils.Request({"trunkate": "end"}, text=texts(b"ok")),
+        pb_utils.Request(text=texts(b"a b c d e f g h")),
+        pb_utils.Request(),
+        pb_utils.Request(text=np.empty((0, 1), dtype=np.object_)),
+        pb_utils.Request({"prompt_name": "q"}, text=texts(b"ok")),
+        pb_utils.Request(text=texts(b"fine too")),
+    ]
+    responses = model.execute(requests)
+    messages = [response.error and response.error.message() for response in responses]
+    assert messages[0] is None
+    assert messages[-1] is None
+    expected = [
+        "text[1]: not valid UTF-8",
+        "unknown parameter 'trunkate'",
+        "text[0]: 10 tokens",
+        "text: the input is missing",
+    ]
+    expected += ["text: there is no text", "prompt_name: 'q' is not known"]
+    assert all(message.startswith(start) for message, start in zip(messages[1:-1], expected, strict=True))
+    assert {response.error.code for response in responses[1:-1]} == {pb_utils.TritonError.INVALID_ARG}
+
+
+def test_nor_does_one_that_fails_unexpectedly(model, pb_utils, monkeypatch):
+    tokenize = model._tokenizer.tokenize
+
+    def fail(values, options):
+        if values == ["odd"]:
+            raise RuntimeError("no idea")
+        return tokenize(values, options)
+
+    monkeypatch.setattr(model._tokenizer, "tokenize", fail)
+    requests = [pb_utils.Request(text=texts(value)) for value in (b"fine", b"odd", b"fine")]
+    first, odd, last = model.execute(requests)
+    assert first.error is None
+    assert last.error is None
+    assert odd.error.code == pb_utils.TritonError.INTERNAL
+    assert odd.error.message() == "unexpected RuntimeError: no idea"

@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from lazuli_client import EmbedOptions, InvalidInputError
+
+
+def test_none_is_not_sent():
+    assert EmbedOptions().parameters() == {}
+
+
+def test_given_options_are_sent_false_and_empty_ones_too():
+    options = EmbedOptions(instruction="", truncate="start", dimensions=np.int64(8), normalize=False)
+    assert options.parameters() == {
+        "instruction": "",
+        "truncate": "start",
+        "dimensions": 8,
+        "normalize": False,
+    }
+    assert type(options.parameters()["dimensions"]) is int
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"prompt_name": "a", "instruction": "b"}, "only one of them"),
+        ({"truncate": "middle"}, "truncate: must be one of none, end, start, got 'middle'"),
+        ({"truncate": True}, "truncate"),
+        ({"dimensions": 0}, "dimensions: must be a positive integer, got 0"),
+        ({"dimensions": True}, "dimensions"),
+        ({"dimensions": 8.0}, "dimensions"),
+        ({"normalize": 1}, "normalize: must be True or False, got 1"),
+        ({"prompt_name": 3}, "prompt_name: must be a string, got 3"),
+    ],
+)
+def test_bad_values_are_named(options, match):
+    with pytest.raises(InvalidInputError, match=match):
+        EmbedOptions(**options)

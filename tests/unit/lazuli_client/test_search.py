@@ -1,0 +1,103 @@
+import json
+
+import numpy as np
+import pytest
+
+from lazuli_client import EmbedOptions, LazuliClient, job
+from lazuli_client.errors import FileError
+from lazuli_client.search import Hit, search
+from lazuli_client.source import Source
+
+TEXTS = [f"text {row}" for row in range(2500)]  # more than two batches
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(TEXTS))
+    return path
+
+
+@pytest.fixture
+def transport(fake):
+    return fake.Transport()
+
+
+@pytest.fixture
+def client(transport):
+    with LazuliClient(transport=transport) as client:
+        yield client
+
+
+def check(fake, hits, query, k, width=4):
+    """Compare with the slow way; rows of nearly the same score may come in either order."""
+    unit = [fake.vector(text, width) / np.linalg.norm(fake.vector(text, width)) for text in [*TEXTS, query]]
+    scores = [float(vector @ unit[-1]) for vector in unit[:-1]]
+    assert [hit.score for hit in hits] == pytest.approx(sorted(scores, reverse=True)[:k], abs=1e-6)
+    assert [hit.score for hit in hits] == pytest.approx([scores[hit.row] for hit in hits], abs=1e-6)
+    assert len({hit.row for hit in hits}) == k
+
+
+def test_texts_are_embedded(fake, client, path):
+    hits = search(client, path, "text 77", k=7, column="text")
+    assert hits[0].row == 77
+    assert hits[0].score == pytest.approx(1, abs=1e-6)
+    check(fake, hits, "text 77", 7)
+    assert [hit.text for hit in hits] == [TEXTS[hit.row] for hit in hits]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".npy", ".jsonl"])
+def test_stored_vectors_are_used(fake, client, transport, path, tmp_path, suffix):
+    out = tmp_path / f"out{suffix}"
+    job.run(job.Job(Source(path), out, EmbedOptions(), 64), client)
+    transport.requests.clear()
+    hits = search(client, out, "text 1999", k=5, column="text")
+    check(fake, hits, "text 1999", 5)
+    assert [hit.text for hit in hits] == [None if suffix == ".npy" else TEXTS[hit.row] for hit in hits]
+    assert [len(request.rows) for request in transport.requests] == [1]  # the query alone
+
+
+def test_a_file_of_fewer_dimensions(fake, client, path, tmp_path):
+    out = tmp_path / "out.npy"
+    job.run(job.Job(Source(path), out, EmbedOptions(dimensions=2), 64), client)
+    hits = search(client, out, "text 9", k=3, column="text")
+    check(fake, hits, "text 9", 3, width=2)
+
+
+def test_a_file_of_another_model(client, tmp_path):
+    out = tmp_path / "out.npy"
+    np.save(out, np.ones((3, 9), np.float32))
+    with pytest.raises(FileError, match="9 dimensions, those of the server 4"):
+        search(client, out, "x", k=1, column="text")
+
+
+def test_equal_rows_and_zero_vectors(client, fake, tmp_path):
+    out = tmp_path / "out.npy"
+    np.save(
+        out,
+        np.stack([np.zeros(4), fake.vector("q"), fake.vector("q") * 3, -fake.vector("q")]).astype(np.float32),
+    )
+    hits = search(client, out, "q", k=4, column="text")
+    assert [hit.row for hit in hits] == [1, 2, 0, 3]
+    assert hits[2].score == 0
+
+
+def test_k_larger_than_the_file(client, tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text("\n".join(json.dumps({"body": text}) for text in "ab"))
+    hits = search(client, path, "b", k=5, column="body")
+    assert [type(hit) for hit in hits] == [Hit, Hit]
+    assert hits[0].text == "b"
+
+
+def test_an_empty_file(client, tmp_path):
+    path = tmp_path / "in.txt"
+    path.touch()
+    assert search(client, path, "b", k=5, column="text") == []
+
+
+def test_the_prompt_is_the_querys_alone(client, transport, path):
+    search(client, path, "q", k=1, column="text", prompt_name="query")
+    prompts = {request.parameters.get("prompt_name"): len(request.rows) for request in transport.requests}
+    assert prompts["query"] == 1
+    assert None in prompts

@@ -1,0 +1,322 @@
+"""The real transports, against servers in this process that speak the wire format."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import grpc
+import numpy as np
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+from tritonclient.utils import deserialize_bytes_tensor
+
+from lazuli_client import (
+    AsyncLazuliClient,
+    ConnectionFailedError,
+    DeadlineError,
+    InvalidInputError,
+    LazuliClient,
+    ModelNotFoundError,
+    ServerError,
+    UnavailableError,
+    UnsupportedError,
+)
+from lazuli_client.grpc_transport import GrpcStream
+
+TEXTS = [f"text {place}" for place in range(11)]
+
+
+def behave(texts: list[str], released: threading.Event) -> tuple[str, int, str] | None:
+    """Texts that make the servers fail: gRPC code, HTTP status, message."""
+    if "hang" in texts:
+        released.wait(20)
+    if "full" in texts:
+        return "UNAVAILABLE", 503, "Exceeds maximum queue size"
+    if "long" in texts:
+        return "INVALID_ARGUMENT", 400, f"text[{texts.index('long')}]: too long"
+    if "crash" in texts:
+        return "INTERNAL", 500, "it broke"
+    return None
+
+
+class Servicer(service_pb2_grpc.GRPCInferenceServiceServicer):
+    def __init__(self, fake, released):
+        self.fake, self.released = fake, released
+
+    def _texts(self, request):
+        return [raw.decode() for raw in deserialize_bytes_tensor(request.raw_input_contents[0])]
+
+    def _response(self, request, **outputs):
+        response = service_pb2.ModelInferResponse(model_name=request.model_name, id=request.id)
+        for name, values in outputs.items():
+            datatype = {"float32": "FP32", "int32": "INT32", "bool": "BOOL"}[values.dtype.name]
+            response.outputs.add(name=name, datatype=datatype, shape=values.shape)
+            response.raw_output_contents.append(values.tobytes())
+        return response
+
+    def ModelInfer(self, request, context):  # noqa: N802 - the name of the RPC
+        texts = self._texts(request)
+        if request.model_name != "embed":
+            context.abort(grpc.StatusCode.NOT_FOUND, "unknown model")
+        if failure := behave(texts, self.released):
+            context.abort(grpc.StatusCode[failure[0]], failure[2])
+        return self._response(
+            request,
+            embedding=np.stack([self.fake.vector(text) for text in texts]),
+            token_count=np.full((len(texts), 1), 2, np.int32),
+            truncated=np.zeros((len(texts), 1), np.bool_),
+        )
+
+    def ModelStreamInfer(self, requests, context) -> Iterator[service_pb2.ModelStreamInferResponse]:  # noqa: N802
+        for request in requests:
+            texts = self._texts(request)
+            if "drop" in texts:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            end = service_pb2.ModelStreamInferResponse(infer_response=self._response(request))
+            end.infer_response.parameters["triton_final_response"].bool_param = True
+            if failure := behave(texts, self.released):
+                end.error_message = failure[2]
+            else:
+                for row, text in enumerate(texts):
+                    part = self._response(
+                        request,
+                        embedding=self.fake.vector(text)[None],
+                        index=np.array([[row]], np.int32),
+                        token_count=np.array([[2]], np.int32),
+                    )
+                    yield service_pb2.ModelStreamInferResponse(infer_response=part)
+            yield end
+
+
+def http_handler(fake, released):
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *args):
+            pass
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            header_bytes = int(self.headers["Inference-Header-Content-Length"])
+            texts = [raw.decode() for raw in deserialize_bytes_tensor(body[header_bytes:])]
+            if "/embed/" not in self.path:
+                self.reply(404, json.dumps({"error": "unknown model"}).encode())
+            elif failure := behave(texts, released):
+                self.reply(failure[1], json.dumps({"error": failure[2]}).encode())
+            elif "drop" in texts:
+                self.close_connection = True
+            else:
+                self.reply(200, *self.answer(texts))
+
+        def answer(self, texts):
+            outputs = {
+                "embedding": ("FP32", np.stack([fake.vector(text) for text in texts])),
+                "token_count": ("INT32", np.full((len(texts), 1), 2, np.int32)),
+                "truncated": ("BOOL", np.zeros((len(texts), 1), np.bool_)),
+            }
+            described = [
+                {
+                    "name": name,
+                    "datatype": datatype,
+                    "shape": list(values.shape),
+                    "parameters": {"binary_data_size": values.nbytes},
+                }
+                for name, (datatype, values) in outputs.items()
+            ]
+            header = json.dumps({"outputs": described}).encode()
+            return header, b"".join(values.tobytes() for _, values in outputs.values())
+
+        def reply(self, status, header, binary=b""):
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(header) + len(binary)))
+            self.send_header("Inference-Header-Content-Length", str(len(header)))
+            self.end_headers()
+            self.wfile.write(header + binary)
+
+    return Handler
+
+
+@pytest.fixture
+def grpc_server(fake):
+    released = threading.Event()
+    server = grpc.server(futures.ThreadPoolExecutor(16))
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Servicer(fake, released), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield SimpleNamespace(protocol="grpc", url=f"127.0.0.1:{port}")
+    released.set()
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def http_server(fake):
+    released = threading.Event()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), http_handler(fake, released))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield SimpleNamespace(protocol="http", url=f"http://127.0.0.1:{server.server_address[1]}")
+    released.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=["grpc", "http"])
+def server(request):
+    return request.getfixturevalue(f"{request.param}_server")
+
+
+ERRORS = [
+    ("long", InvalidInputError, r"text\[7\]: too long"),
+    ("full", UnavailableError, "Exceeds maximum queue size"),
+    ("crash", ServerError, "it broke"),
+    ("hang", DeadlineError, "no answer"),
+]
+
+
+def settings_of(server, **settings):
+    return {"protocol": server.protocol, "retries": 0, "rows_per_request": 3, "timeout_s": 10, **settings}
+
+
+def test_sync(server, fake):
+    with LazuliClient(server.url, **settings_of(server)) as client:
+        result = client.embed(TEXTS)
+        assert client.health().is_ready
+    assert np.array_equal(result.embeddings, np.stack([fake.vector(text) for text in TEXTS]))
+
+
+@pytest.mark.parametrize(("text", "kind", "match"), ERRORS)
+def test_sync_errors(server, text, kind, match):
+    texts = [*TEXTS[:7], text, *TEXTS[7:]]
+    with LazuliClient(server.url, **settings_of(server, timeout_s=0.3 if text == "hang" else 10)) as client:
+        with pytest.raises(kind, match=match):
+            client.embed(texts)
+        assert len(client.embed(TEXTS)) == 11  # the connection is in order
+
+
+def test_sync_from_many_threads(server, fake):
+    expected = np.stack([fake.vector(text) for text in TEXTS])
+    with LazuliClient(server.url, **settings_of(server)) as client, futures.ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: client.embed(TEXTS).embeddings, range(24)))
+    assert all(np.array_equal(result, expected) for result in results)
+
+
+def test_sync_unknown_model(server):
+    with LazuliClient(server.url, **settings_of(server, model="other")) as client:
+        with pytest.raises(ModelNotFoundError, match="unknown model"):
+            client.embed("a")
+        assert not client.health().is_ready
+
+
+async def test_async(server, fake):
+    async with AsyncLazuliClient(server.url, **settings_of(server)) as client:
+        result = await client.embed(TEXTS)
+        assert (await client.health()).is_ready
+    assert np.array_equal(result.embeddings, np.stack([fake.vector(text) for text in TEXTS]))
+
+
+@pytest.mark.parametrize(("text", "kind", "match"), ERRORS)
+async def test_async_errors(server, text, kind, match):
+    texts = [*TEXTS[:7], text, *TEXTS[7:]]
+    async with AsyncLazuliClient(server.url, **settings_of(server, timeout_s=0.3 if text == "hang" else 10)) as client:
+        with pytest.raises(kind, match=match):
+            await client.embed(texts)
+        assert len(await client.embed(TEXTS)) == 11
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+async def test_nobody_there(protocol):
+    address = "127.0.0.1:1"
+    client = LazuliClient(address, protocol=protocol, retries=0, timeout_s=5)
+    with client, pytest.raises(ConnectionFailedError):
+        client.embed("a")
+    async with AsyncLazuliClient(address, protocol=protocol, retries=0, timeout_s=5) as client:
+        with pytest.raises(ConnectionFailedError):
+            await client.embed("a")
+
+
+async def test_a_dropped_http_connection(http_server):
+    with LazuliClient(http_server.url, **settings_of(http_server)) as client:
+        with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1"):
+            client.embed("drop")
+        assert len(client.embed("a")) == 1
+    async with AsyncLazuliClient(http_server.url, **settings_of(http_server)) as client:
+        with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1"):
+            await client.embed("drop")
+
+
+async def test_no_streams_over_http(http_server):
+    with LazuliClient(http_server.url, protocol="http") as client, pytest.raises(UnsupportedError):
+        client.embed_iter(TEXTS)
+    async with AsyncLazuliClient(http_server.url, protocol="http") as client:
+        with pytest.raises(UnsupportedError):
+            client.embed_iter(TEXTS)
+
+
+async def test_stream(grpc_server, fake):
+    with LazuliClient(grpc_server.url, **settings_of(grpc_server)) as client:
+        parts = list(client.embed_iter(TEXTS))
+    async with AsyncLazuliClient(grpc_server.url, **settings_of(grpc_server)) as client:
+        async_parts = [part async for part in client.embed_iter(TEXTS)]
+    for found in (parts, async_parts):
+        assert sorted(row for part in found for row in part.indices) == list(range(11))
+        for part in found:
+            assert np.array_equal(part.embeddings, np.stack([fake.vector(TEXTS[row]) for row in part.indices]))
+
+
+STREAM_ERRORS = [*ERRORS, ("drop", ConnectionFailedError, r"Socket closed \(request of rows")]
+
+
+@pytest.mark.parametrize(("text", "kind", "match"), STREAM_ERRORS)
+async def test_stream_errors(grpc_server, text, kind, match):
+    texts = [*TEXTS[:7], text, *TEXTS[7:]]
+    settings = settings_of(grpc_server, timeout_s=0.3 if text == "hang" else 10)
+    with LazuliClient(grpc_server.url, **settings) as client:
+        with pytest.raises(kind, match=match):
+            list(client.embed_iter(texts))
+        assert len(list(client.embed_iter(TEXTS))) == 11
+    async with AsyncLazuliClient(grpc_server.url, **settings) as client:
+        with pytest.raises(kind, match=match):
+            [part async for part in client.embed_iter(texts)]
+        assert len([part async for part in client.embed_iter(TEXTS)]) == 11
+
+
+def test_a_stream_that_is_left_early_ends_its_thread(grpc_server):
+    before = set(threading.enumerate())
+    with LazuliClient(grpc_server.url, **settings_of(grpc_server)) as client:
+        parts = client.embed_iter(TEXTS)
+        next(parts)
+        (reader,) = [thread for thread in set(threading.enumerate()) - before if thread.name == "lazuli-stream"]
+        parts.close()
+        assert not reader.is_alive()
+
+
+def test_closing_a_stream_ends_the_requests_that_grpcs_thread_waits_for():
+    given = []
+
+    class Call:
+        cancelled = False
+
+        def __iter__(self):
+            return iter(())
+
+        def cancel(self):
+            self.cancelled = True
+
+    call = Call()
+    stream = GrpcStream(SimpleNamespace(ModelStreamInfer=lambda requests: given.append(requests) or call))
+    stream.close()
+    assert call.cancelled
+    assert list(given[0]) == []
+
+
+async def test_an_asynchronous_stream_is_left_early(grpc_server):
+    async with AsyncLazuliClient(grpc_server.url, **settings_of(grpc_server)) as client:
+        parts = client.embed_iter(TEXTS)
+        await anext(parts)
+        await parts.aclose()
+        assert len(await client.embed(TEXTS)) == 11
