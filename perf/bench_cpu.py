@@ -17,6 +17,7 @@ import tokenizers
 import torch
 from sentence_transformers import SentenceTransformer
 
+import lazuli
 from lazuli.allocator import keep_memory
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig, TokenizerConfig
@@ -113,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     reference = f"sentence-transformers {version('sentence-transformers')}"
     systems: dict[tuple[str, str], Embed] = {(reference, "float32"): SentenceTransformersEmbedder("float32")}
-    systems |= {(f"lazuli {version('lazuli')}", dtype): LazuliEmbedder(dtype) for dtype in options.dtypes}
+    systems |= {(f"lazuli {lazuli.__version__}", dtype): LazuliEmbedder(dtype) for dtype in options.dtypes}
     measurements = []
 
     def suite(name: str, make_run: Callable[[Embed], Callable[[], object]], repeats: int, **fields: object) -> None:

@@ -9,10 +9,10 @@ Random ids, warmed up until every size is replayed. Suites: `latency` (one text)
 import argparse
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+import lazuli
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig
 from lazuli.engine import Engine, choose_device
 from measurement import Measurement, write
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for suite, length, batch in work:
         samples = measure(engine, length, batch, options.repeats)
         line = Measurement(
-            f"lazuli {_version()}",
+            f"lazuli {lazuli.__version__}",
             "engine",
             suite,
             options.checkpoint,
@@ -67,15 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measurements.append(line)
         print(line.summary(), flush=True)
     print(write(options.machine, "engine", measurements))
-
-
-def _version() -> str:
-    try:
-        return version("lazuli")
-    except PackageNotFoundError:
-        from lazuli import __version__
-
-        return __version__
 
 
 if __name__ == "__main__":
