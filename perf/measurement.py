@@ -31,7 +31,7 @@ class Measurement:
         concurrency: Requests in flight.
         protocol: How the server was reached.
         samples_ms: Every sample in milliseconds: of a request (latency), or of a whole pass (throughput).
-        texts: Texts of one sample.
+        texts: Texts of one sample; None where that means nothing.
         tokens: Tokens of one sample.
         wall_s: Time of the whole run, where samples overlap; else the sum of samples counts.
     """
@@ -47,7 +47,7 @@ class Measurement:
     batch: int | None = None
     concurrency: int | None = None
     protocol: str | None = None
-    texts: int = 1
+    texts: int | None = 1
     tokens: int | None = None
     wall_s: float | None = None
     note: str | None = None
@@ -58,7 +58,8 @@ class Measurement:
         line = json.loads(self.to_line())
         keys = ("suite", "system", "dtype", "protocol", "len", "batch", "concurrency")
         what = " ".join(f"{key}={line[key]}" for key in keys if key in line)
-        return f"{what}: p50 {line['p50_ms']:.2f} ms, p99 {line['p99_ms']:.2f} ms, {line['emb_per_s']:.1f} texts/s"
+        rate = f", {line['emb_per_s']:.1f} texts/s" if "emb_per_s" in line else ""
+        return f"{what}: p50 {line['p50_ms']:.2f} ms, p99 {line['p99_ms']:.2f} ms{rate}"
 
     def to_line(self) -> str:
         """The JSON line, with percentiles, rates, machine, torch and commit added."""
@@ -68,7 +69,8 @@ class Measurement:
         per_second = len(samples) / self.wall_s if self.wall_s else 1e3 / p50
         line = {key: value for key, value in asdict(self).items() if value not in (None, {})}
         line |= {"p50_ms": p50, "p90_ms": p90, "p99_ms": p99, "max_ms": samples.max()}
-        line |= {"emb_per_s": self.texts * per_second}
+        if self.texts is not None:
+            line["emb_per_s"] = self.texts * per_second
         if self.tokens is not None:
             line["tokens_per_s"] = self.tokens * per_second
         line |= {"machine": describe_machine(), "torch": _version("torch"), "commit": _commit()}

@@ -24,6 +24,7 @@ _COLUMNS = {
     "system": ("system", "{}"),
     "dtype": ("dtype", "{}"),
     "attention": ("attention", "{}"),
+    "note": ("", "{}"),
     "protocol": ("protocol", "{}"),
     "len": ("tokens a text", "{}"),
     "batch": ("texts a request", "{}"),
