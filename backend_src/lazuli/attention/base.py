@@ -35,7 +35,10 @@ class AttentionMetadata:
 
 
 class AttentionBackend(ABC):
-    """Bidirectional softmax attention over each sequence by itself, scaled by 1 / sqrt(head_dim)."""
+    """Softmax attention over each sequence by itself, scaled by 1 / sqrt(head_dim).
+
+    H query heads share K key and value heads in groups of H / K, neighbours first.
+    """
 
     name: str
     # Whether a CUDA graph of it serves batches of another layout: it must not look at `cu_seqlens_cpu`.
@@ -48,15 +51,22 @@ class AttentionBackend(ABC):
 
     @abstractmethod
     def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, metadata: AttentionMetadata
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        metadata: AttentionMetadata,
+        *,
+        causal: bool = False,
     ) -> torch.Tensor:
         """Attend. Does not synchronise.
 
         Args:
             query: [T, H, head_dim].
-            key: [T, H, head_dim].
-            value: [T, H, head_dim].
+            key: [T, K, head_dim].
+            value: [T, K, head_dim].
             metadata: Of the same batch.
+            causal: Whether a token sees only itself and those before it, instead of its whole sequence.
 
         Returns:
             [T, H, head_dim]. Rows from cu_seqlens[-1] on hold anything.

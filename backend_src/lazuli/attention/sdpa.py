@@ -22,7 +22,13 @@ class SdpaAttention(AttentionBackend):
         return None
 
     def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, metadata: AttentionMetadata
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        metadata: AttentionMetadata,
+        *,
+        causal: bool = False,
     ) -> torch.Tensor:
         """See the base class."""
         # Not filled: a padded row may hold anything, and every other row is written below.
@@ -33,6 +39,8 @@ class SdpaAttention(AttentionBackend):
                 _split(query[tokens], count, length),
                 _split(key[tokens], count, length),
                 _split(value[tokens], count, length),
+                is_causal=causal,
+                enable_gqa=query.shape[1] != key.shape[1],
             )  # [count, H, length, head_dim]
             output[tokens] = attended.transpose(1, 2).flatten(0, 1)
         return output

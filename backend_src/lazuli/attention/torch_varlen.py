@@ -3,6 +3,10 @@
 It takes the layout from the device, so it can be captured in a CUDA graph.
 """
 
+import inspect
+from functools import cache
+from typing import Any
+
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
@@ -26,12 +30,35 @@ class TorchVarlenAttention(AttentionBackend):
         return None
 
     def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, metadata: AttentionMetadata
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        metadata: AttentionMetadata,
+        *,
+        causal: bool = False,
     ) -> torch.Tensor:
         """See the base class."""
         from torch.nn.attention.varlen import varlen_attn
 
+        if (groups := query.shape[1] // key.shape[1]) > 1:
+            # torch 2.11 cannot share heads; later ones can, and spare the copies.
+            key, value = (tensor.repeat_interleave(groups, dim=1) for tensor in (key, value))
         lengths = (metadata.cu_seqlens, metadata.cu_seqlens, metadata.max_seqlen, metadata.max_seqlen)
-        output = varlen_attn(query, key, value, *lengths)
+        output = varlen_attn(query, key, value, *lengths, **_mask(causal))
         assert isinstance(output, torch.Tensor), "nothing but the output was asked for"
         return output
+
+
+@cache
+def _takes_is_causal() -> bool:
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "is_causal" in inspect.signature(varlen_attn).parameters
+
+
+def _mask(causal: bool) -> dict[str, Any]:
+    """The argument for a causal mask: a flag up to torch 2.11, a window in later versions."""
+    if not causal:
+        return {}
+    return {"is_causal": True} if _takes_is_causal() else {"window_size": (-1, 0)}

@@ -3,12 +3,14 @@
 A model takes packed ids and returns packed hidden states. It knows nothing of requests, pooling or graphs.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import torch
 
 from lazuli.attention.base import AttentionMetadata
+from lazuli.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,24 @@ class ModelShape:
     head_dim: int
     vocab_size: int
     max_positions: int
+
+
+def read_fields(cls: Any, model: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
+    """The values of a dataclass's fields out of a `config.json`.
+
+    Args:
+        cls: The dataclass.
+        model: The content of the file.
+        optional: Fields that are not read from it.
+
+    Raises:
+        ConfigError: If one is missing.
+    """
+    names = [field.name for field in fields(cls) if field.name not in optional]
+    missing = [name for name in names if model.get(name) is None]
+    if missing:
+        raise ConfigError(f"config.json: {missing[0]} is missing")
+    return {name: model[name] for name in names}
 
 
 class RaggedModel(Protocol):

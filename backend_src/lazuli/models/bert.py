@@ -15,17 +15,21 @@ from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
 from lazuli.layers.mlp import Mlp
 from lazuli.layers.norm import LayerNorm
-from lazuli.models.base import ModelShape
+from lazuli.models.base import ModelShape, read_fields
 from lazuli.weights import WeightReader
 
 PREFIXES = ("bert.",)
 # A constant table that old checkpoints store, and the head that sentence embeddings do not use.
-IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*")
+IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*", "lm_head.*")
 
 
 @dataclass(frozen=True)
 class BertConfig:
-    """The part of `config.json` that decides the computation; names as there."""
+    """The part of `config.json` that decides the computation; names as there.
+
+    Attributes:
+        position_offset: The first rows of the position table that no token uses; not in the file, but in the family.
+    """
 
     hidden_size: int
     num_hidden_layers: int
@@ -36,10 +40,15 @@ class BertConfig:
     type_vocab_size: int
     hidden_act: str
     layer_norm_eps: float
+    position_offset: int = 0
 
     @classmethod
-    def from_json(cls, model: Mapping[str, Any]) -> "BertConfig":
+    def from_json(cls, model: Mapping[str, Any], position_offset: int = 0) -> "BertConfig":
         """Read `config.json`.
+
+        Args:
+            model: Its content.
+            position_offset: Of the family.
 
         Raises:
             ConfigError: If a value is missing or asks for something that is not supported.
@@ -49,10 +58,7 @@ class BertConfig:
             raise ConfigError(f"position_embedding_type: {positions!r} is not supported, only 'absolute' is")
         if model.get("is_decoder"):
             raise ConfigError("is_decoder: a BERT decoder is not supported")
-        missing = [name for name in cls.__dataclass_fields__ if name not in model]
-        if missing:
-            raise ConfigError(f"config.json: {missing[0]} is missing")
-        return cls(**{name: model[name] for name in cls.__dataclass_fields__})
+        return cls(**read_fields(cls, model, optional=("position_offset",)), position_offset=position_offset)
 
     @property
     def shape(self) -> ModelShape:
@@ -61,7 +67,7 @@ class BertConfig:
             hidden_size=self.hidden_size,
             head_dim=self.hidden_size // self.num_attention_heads,
             vocab_size=self.vocab_size,
-            max_positions=self.max_position_embeddings,
+            max_positions=self.max_position_embeddings - self.position_offset,
         )
 
 
@@ -101,13 +107,12 @@ class BertLayer:
         self._attention = attention
         self._head_dim = config.shape.head_dim
         # One product instead of three: they share their input.
-        self._qkv = Linear.read(
-            weights, [f"{name}.attention.self.{part}" for part in ("query", "key", "value")], size, size
-        )
-        self._project = Linear.read(weights, [f"{name}.attention.output.dense"], size, size)
+        parts = ("query", "key", "value")
+        self._qkv = Linear.read(weights, {f"{name}.attention.self.{part}": size for part in parts}, size)
+        self._project = Linear.read(weights, {f"{name}.attention.output.dense": size}, size)
         self._attention_norm = LayerNorm.read(weights, f"{name}.attention.output.LayerNorm", size, eps)
-        up = Linear.read(weights, [f"{name}.intermediate.dense"], size, inner)
-        down = Linear.read(weights, [f"{name}.output.dense"], inner, size)
+        up = Linear.read(weights, {f"{name}.intermediate.dense": inner}, size)
+        down = Linear.read(weights, {f"{name}.output.dense": size}, inner)
         self._mlp = Mlp(up, down, config.hidden_act)
         self._mlp_norm = LayerNorm.read(weights, f"{name}.output.LayerNorm", size, eps)
 
@@ -125,4 +130,4 @@ def _read_embedding(config: BertConfig, weights: WeightReader) -> TokenEmbedding
     types = weights.take("embeddings.token_type_embeddings.weight", config.type_vocab_size, size)
     tokens = weights.take("embeddings.word_embeddings.weight", config.vocab_size, size)
     # Single texts are all of type 0, so its vector can be added once and for all.
-    return TokenEmbedding(tokens, positions + types[0])
+    return TokenEmbedding(tokens, positions[config.position_offset :] + types[0])

@@ -1,15 +1,48 @@
-"""Which class reads which architecture."""
+"""Which module reads which architecture."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 
 from lazuli.attention.base import AttentionBackend
 from lazuli.checkpoint import Checkpoint
 from lazuli.errors import ConfigError
-from lazuli.models import bert
+from lazuli.models import bert, qwen3, xlm_roberta
 from lazuli.models.base import ModelShape, RaggedModel
 from lazuli.weights import WeightReader
+
+
+class _Config(Protocol):
+    @property
+    def shape(self) -> ModelShape: ...
+
+
+@dataclass(frozen=True)
+class _Family:
+    """How one architecture is read: its `config.json`, the prefixes of its tensors, its model."""
+
+    read_config: Callable[[Any], _Config]
+    prefixes: tuple[str, ...]
+    model: Callable[[Any, WeightReader, AttentionBackend], RaggedModel]
+
+
+_BERT = _Family(bert.BertConfig.from_json, bert.PREFIXES, bert.BertModel)
+_XLM_ROBERTA = _Family(xlm_roberta.read_config, xlm_roberta.PREFIXES, bert.BertModel)
+_QWEN3_CAUSAL = _Family(partial(qwen3.Qwen3Config.from_json, causal=True), qwen3.PREFIXES, qwen3.Qwen3Model)
+_QWEN3_BIDIRECTIONAL = _Family(partial(qwen3.Qwen3Config.from_json, causal=False), qwen3.PREFIXES, qwen3.Qwen3Model)
+
+_FAMILIES = {
+    "BertModel": _BERT,
+    "BertForMaskedLM": _BERT,
+    "XLMRobertaModel": _XLM_ROBERTA,
+    "XLMRobertaForMaskedLM": _XLM_ROBERTA,
+    "Qwen3Model": _QWEN3_CAUSAL,
+    "Qwen3ForCausalLM": _QWEN3_CAUSAL,
+    "PPLXQwen3Model": _QWEN3_BIDIRECTIONAL,
+}
 
 
 def read_shape(checkpoint: Checkpoint) -> ModelShape:
@@ -18,8 +51,7 @@ def read_shape(checkpoint: Checkpoint) -> ModelShape:
     Raises:
         ConfigError: If the architecture is not supported.
     """
-    _check_architecture(checkpoint)
-    return bert.BertConfig.from_json(checkpoint.model).shape
+    return _find_family(checkpoint).read_config(checkpoint.model).shape
 
 
 def load_model(
@@ -30,23 +62,14 @@ def load_model(
     Raises:
         ConfigError: If the architecture is not supported, or its weights are not what they should be.
     """
-    return _LOADERS[_check_architecture(checkpoint)](checkpoint, attention, device, dtype)
+    family = _find_family(checkpoint)
+    weights = WeightReader(checkpoint.path, device, dtype, family.prefixes)
+    return family.model(family.read_config(checkpoint.model), weights, attention)
 
 
-def _check_architecture(checkpoint: Checkpoint) -> str:
-    names = checkpoint.model.get("architectures") or ["none"]
-    if names[0] not in _LOADERS:
-        supported = ", ".join(_LOADERS)
-        raise ConfigError(f"{checkpoint.path}: the architecture {names[0]} is not supported; supported: {supported}")
-    return str(names[0])
-
-
-def _load_bert(
-    checkpoint: Checkpoint, attention: AttentionBackend, device: torch.device, dtype: torch.dtype
-) -> RaggedModel:
-    weights = WeightReader(checkpoint.path, device, dtype, bert.PREFIXES)
-    return bert.BertModel(bert.BertConfig.from_json(checkpoint.model), weights, attention)
-
-
-_Loader = Callable[[Checkpoint, AttentionBackend, torch.device, torch.dtype], RaggedModel]
-_LOADERS: dict[str, _Loader] = {"BertModel": _load_bert, "BertForMaskedLM": _load_bert}
+def _find_family(checkpoint: Checkpoint) -> _Family:
+    name = (checkpoint.model.get("architectures") or ["none"])[0]
+    if name not in _FAMILIES:
+        supported = ", ".join(_FAMILIES)
+        raise ConfigError(f"{checkpoint.path}: the architecture {name} is not supported; supported: {supported}")
+    return _FAMILIES[name]

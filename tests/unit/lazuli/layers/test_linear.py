@@ -30,7 +30,7 @@ def test_against_torch(tensors, num_tokens):
 
 def test_several_become_one_product_in_their_order(tensors, weights):
     tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
-    joined = Linear.read(weights, ["k", "q"], 3, 4)(tokens)
+    joined = Linear.read(weights, {"k": 4, "q": 4}, 3)(tokens)
     weights.finish()
     for name, part in zip(["k", "q"], joined.split(4, dim=1), strict=True):
         torch.testing.assert_close(part, F.linear(tokens, tensors[f"{name}.weight"], tensors[f"{name}.bias"]))
@@ -38,4 +38,10 @@ def test_several_become_one_product_in_their_order(tensors, weights):
 
 def test_other_sizes_are_refused(weights):
     with pytest.raises(ConfigError, match=r"'q\.weight' has shape \[4, 3\], expected \[3, 4\]"):
-        Linear.read(weights, ["q"], 4, 3)
+        Linear.read(weights, {"q": 3}, 4)
+
+
+def test_without_a_bias(tensors, weights):
+    tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    joined = Linear.read(weights, {"q": 4, "k": 4}, 3, bias=False)(tokens)
+    torch.testing.assert_close(joined, torch.cat([tokens @ tensors[f"{name}.weight"].T for name in "qk"], dim=1))

@@ -1,0 +1,54 @@
+"""Models of real shapes with random weights: bfloat16 on the GPU against float32 on the CPU, alone against batched."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lazuli.config import EngineConfig
+from lazuli.engine import Engine
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "perf"))
+from random_checkpoint import SHAPES, write_checkpoint
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+LENGTHS = (1, 7, 64, 65, 300, 513)
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=list(SHAPES))
+def checkpoint(request, tmp_path_factory):
+    return str(write_checkpoint(request.param, tmp_path_factory.mktemp("checkpoint")))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    return [rng.integers(100_000, size=length, dtype=np.int32) for length in LENGTHS]
+
+
+@pytest.fixture(scope="module")
+def gpu_engine(checkpoint):
+    return Engine(EngineConfig(checkpoint=checkpoint, dtype="bfloat16"), torch.device("cuda", 0))
+
+
+def cosines(left, right):
+    return (left * right).sum(axis=1) / (np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1))
+
+
+def test_bfloat16_on_the_gpu_against_float32_on_the_cpu(checkpoint, gpu_engine, rows):
+    exact = Engine(EngineConfig(checkpoint=checkpoint, dtype="float32"), torch.device("cpu")).embed_ids(rows)
+    assert cosines(gpu_engine.embed_ids(rows), exact).min() >= 0.999
+
+
+def test_alone_against_batched_eager_and_from_a_graph(gpu_engine, rows):
+    batched = gpu_engine.embed_ids(rows)
+    for _ in range(3):  # eager, captured, replayed
+        assert cosines(gpu_engine.embed_ids(rows), batched).min() >= 0.9999
+    for _ in range(3):
+        alone = np.concatenate([gpu_engine.embed_ids([row]) for row in rows])
+        assert cosines(alone, batched).min() >= 0.9999
