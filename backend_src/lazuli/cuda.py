@@ -51,6 +51,9 @@ class CudaStepper:
             max_tokens: Most tokens of any batch or bucket.
             max_sequences: Most sequences of any batch or bucket.
         """
+        # Products that are split along K would add their parts in bfloat16, and only for some numbers of tokens: a text
+        # alone and in a batch would differ by that.
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         self._encoder = encoder
         self._rule = rule
         self._graphs: GraphCache[CapturedGraph] = GraphCache(max_graphs if encoder.capturable else 0)

@@ -47,8 +47,8 @@ def qk_norm_rotary(
     """RMS-normalise each head and rotate it by its position, in place.
 
     Args:
-        heads: [T, H, head_dim]; may be a strided view whose heads are contiguous.
-        weight: [head_dim].
+        heads: [T, H, head_dim]; may be a strided view of rows that are contiguous.
+        weight: [H, head_dim], the scale of each head.
         cos: [P, head_dim / 2] float32.
         sin: [P, head_dim / 2] float32.
         position_ids: [T] int32, below P.
@@ -59,6 +59,7 @@ def qk_norm_rotary(
 
         triton_kernels.qk_norm_rotary(heads, weight, cos, sin, position_ids, eps)
         return
-    first, second = F.rms_norm(heads, (heads.shape[-1],), weight, eps).float().chunk(2, dim=-1)
+    normed = F.rms_norm(heads, (heads.shape[-1],), eps=eps) * weight
+    first, second = normed.float().chunk(2, dim=-1)
     cosines, sines = (table[position_ids].unsqueeze(1) for table in (cos, sin))  # [T, 1, head_dim / 2]
     heads.copy_(torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1))

@@ -1,6 +1,6 @@
 """The GPU versions of `lazuli.kernels`, in the Triton language.
 
-One program handles one row (or one head of a row), held in registers: each tensor is read and written once.
+One program handles one row (or some heads of a row), held in registers: each tensor is read and written once.
 """
 
 from typing import Any
@@ -47,30 +47,25 @@ def _silu_multiply_kernel(gate_up, output, size, BLOCK: tl.constexpr):
 
 @triton.jit
 def _qk_norm_rotary_kernel(
-    heads,
-    weight,
-    cos,
-    sin,
-    position_ids,
-    token_stride,
-    num_heads,
-    eps,
-    HALF: tl.constexpr,
+    heads, weight, cos, sin, position_ids, token_stride, num_heads, eps, HALF: tl.constexpr, HEADS: tl.constexpr
 ):
     token = tl.program_id(0).to(tl.int64)
-    head = heads + token * token_stride + tl.program_id(1) * 2 * HALF
-    columns = tl.arange(0, HALF)
-    first = tl.load(head + columns).to(tl.float32)
-    second = tl.load(head + HALF + columns).to(tl.float32)
-    mean_square = (tl.sum(first * first, axis=0) + tl.sum(second * second, axis=0)) / (2 * HALF)
-    scale = tl.rsqrt(mean_square + eps)
-    first *= scale * tl.load(weight + columns).to(tl.float32)
-    second *= scale * tl.load(weight + HALF + columns).to(tl.float32)
+    head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
+    columns = tl.arange(0, HALF)[None, :]
+    inside = head < num_heads
+    places = head * 2 * HALF + columns  # [HEADS, HALF] of the first halves
+    row = heads + token * token_stride
+    first = tl.load(row + places, mask=inside, other=0.0).to(tl.float32)
+    second = tl.load(row + HALF + places, mask=inside, other=0.0).to(tl.float32)
+    mean_square = (tl.sum(first * first, axis=1) + tl.sum(second * second, axis=1)) / (2 * HALF)
+    scale = tl.rsqrt(mean_square + eps)[:, None]
+    first *= scale * tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
+    second *= scale * tl.load(weight + HALF + places, mask=inside, other=0.0).to(tl.float32)
     position = tl.load(position_ids + token).to(tl.int64) * HALF
     cosine = tl.load(cos + position + columns)
     sine = tl.load(sin + position + columns)
-    tl.store(head + columns, (first * cosine - second * sine).to(heads.dtype.element_ty))
-    tl.store(head + HALF + columns, (second * cosine + first * sine).to(heads.dtype.element_ty))
+    tl.store(row + places, (first * cosine - second * sine).to(heads.dtype.element_ty), mask=inside)
+    tl.store(row + HALF + places, (second * cosine + first * sine).to(heads.dtype.element_ty), mask=inside)
 
 
 def add_rms_norm(branch: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -107,5 +102,9 @@ def qk_norm_rotary(
     num_tokens, num_heads, head_dim = heads.shape
     assert heads.stride(2) == 1, "a head must be contiguous"
     assert heads.stride(1) == head_dim, "heads must be neighbours"
+    assert weight.is_contiguous(), "heads are found by their number"
+    # Several heads make a program worth launching.
+    tile = min(8, triton.next_power_of_2(num_heads))
+    grid = (num_tokens, triton.cdiv(num_heads, tile))
     arguments: list[Any] = [heads, weight, cos, sin, position_ids, heads.stride(0), num_heads, eps]
-    _qk_norm_rotary_kernel[(num_tokens, num_heads)](*arguments, HALF=head_dim // 2, num_warps=1)
+    _qk_norm_rotary_kernel[grid](*arguments, HALF=head_dim // 2, HEADS=tile, num_warps=4)

@@ -44,15 +44,15 @@ def test_silu_multiply(num_tokens, size, dtype):
 
 
 @DTYPES
-@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize(("num_heads", "head_dim"), [(8, 64), (24, 128), (3, 128), (11, 64)])
 @pytest.mark.parametrize("num_tokens", TOKENS)
-def test_qk_norm_rotary(num_tokens, head_dim, dtype):
-    everything = random(num_tokens, 12, head_dim, dtype=dtype)
-    weight = random(head_dim, dtype=dtype, seed=1)
+def test_qk_norm_rotary(num_tokens, num_heads, head_dim, dtype):
+    everything = random(num_tokens, num_heads + 4, head_dim, dtype=dtype)
+    weight = random(num_heads, head_dim, dtype=dtype, seed=1)
     angles = random(5000, head_dim // 2, dtype=torch.float32, seed=2)
     position_ids = torch.randint(5000, (num_tokens,), dtype=torch.int32, generator=torch.Generator().manual_seed(3))
     on_gpu, on_cpu = everything.cuda(), everything.float()
     tables = angles.cos(), angles.sin()
-    qk_norm_rotary(on_gpu[:, :8], weight.cuda(), *(table.cuda() for table in tables), position_ids.cuda(), 1e-6)
-    qk_norm_rotary(on_cpu[:, :8], weight.float(), *tables, position_ids, 1e-6)
+    qk_norm_rotary(on_gpu[:, :num_heads], weight.cuda(), *(table.cuda() for table in tables), position_ids.cuda(), 1e-6)
+    qk_norm_rotary(on_cpu[:, :num_heads], weight.float(), *tables, position_ids, 1e-6)
     torch.testing.assert_close(on_gpu.cpu().float(), on_cpu, **TOLERANCE[dtype])

@@ -22,20 +22,22 @@ class RotaryTable:
 class QkNormRotary:
     """RMS-normalises each head of queries and keys, then rotates pairs (i, i + head_dim / 2) by position."""
 
-    def __init__(self, query_weight: torch.Tensor, key_weight: torch.Tensor, eps: float, table: RotaryTable) -> None:
-        """Wrap the scales of both norms, [head_dim] each."""
-        self._query_weight = query_weight
-        self._key_weight = key_weight
+    def __init__(self, weight: torch.Tensor, eps: float, table: RotaryTable) -> None:
+        """Wrap the scales of all heads, [H + K, head_dim], queries first."""
+        self._weight = weight
         self._eps = eps
         self._table = table
 
     @classmethod
-    def read(cls, weights: WeightReader, name: str, head_dim: int, eps: float, table: RotaryTable) -> "QkNormRotary":
-        """Read `name.q_norm.weight` and `name.k_norm.weight`."""
-        query_weight, key_weight = (weights.take(f"{name}.{part}_norm.weight", head_dim) for part in "qk")
-        return cls(query_weight, key_weight, eps, table)
+    def read(
+        cls, weights: WeightReader, name: str, num_heads: tuple[int, int], head_dim: int, eps: float, table: RotaryTable
+    ) -> "QkNormRotary":
+        """Read `name.q_norm.weight` and `name.k_norm.weight`, for H query and K key heads."""
+        scales = [weights.take(f"{name}.{part}_norm.weight", head_dim) for part in "qk"]
+        return cls(
+            torch.cat([scale.expand(count, -1) for scale, count in zip(scales, num_heads, strict=True)]), eps, table
+        )
 
-    def __call__(self, query: torch.Tensor, key: torch.Tensor, position_ids: torch.Tensor) -> None:
-        """Change query [T, H, head_dim] and key [T, K, head_dim] in place; position_ids: [T] int32."""
-        for heads, weight in ((query, self._query_weight), (key, self._key_weight)):
-            qk_norm_rotary(heads, weight, self._table.cos, self._table.sin, position_ids, self._eps)
+    def __call__(self, heads: torch.Tensor, position_ids: torch.Tensor) -> None:
+        """Change queries and keys, [T, H + K, head_dim], in place; position_ids: [T] int32."""
+        qk_norm_rotary(heads, self._weight, self._table.cos, self._table.sin, position_ids, self._eps)

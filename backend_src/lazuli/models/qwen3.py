@@ -115,7 +115,9 @@ class Qwen3Layer:
         # One product instead of three, and one instead of two: they share their input.
         projections = {f"{name}.self_attn.{part}_proj": count * head_dim for part, count in heads.items()}
         self._qkv = Linear.read(weights, projections, size, bias=False)
-        self._norm_rotary = QkNormRotary.read(weights, f"{name}.self_attn", head_dim, config.rms_norm_eps, rotary)
+        self._norm_rotary = QkNormRotary.read(
+            weights, f"{name}.self_attn", (self._num_heads, self._num_kv_heads), head_dim, config.rms_norm_eps, rotary
+        )
         self._project = Linear.read(weights, {f"{name}.self_attn.o_proj": size}, self._num_heads * head_dim, bias=False)
         gate_up = {f"{name}.mlp.{part}_proj": inner for part in ("gate", "up")}
         self._gate_up = Linear.read(weights, gate_up, size, bias=False)
@@ -134,7 +136,7 @@ class Qwen3Layer:
         normed = add_rms_norm(branch, residual, self._attention_norm, self._eps)
         heads = self._qkv(normed).view(len(normed), -1, self._head_dim)  # [T, H + 2 K, head_dim]
         query, key, value = heads.split((self._num_heads, self._num_kv_heads, self._num_kv_heads), dim=1)
-        self._norm_rotary(query, key, position_ids)
+        self._norm_rotary(heads[:, : self._num_heads + self._num_kv_heads], position_ids)
         attended = self._attention.forward(query, key, value, metadata, causal=self._causal).flatten(1)
         normed = add_rms_norm(self._project(attended), residual, self._mlp_norm, self._eps)
         return self._down(silu_multiply(self._gate_up(normed)))

@@ -30,7 +30,7 @@ def test_qk_norm_rotary_turns_pairs_by_position_and_keeps_their_length():
     everything = random(num_tokens, num_heads + 2, head_dim)
     heads = everything[:, :num_heads]  # a view, as the query is of the packed projection
     before, rest = heads.clone(), everything[:, num_heads:].clone()
-    weight, angles = random(head_dim, seed=1), random(10, head_dim // 2, seed=2)
+    weight, angles = random(num_heads, head_dim, seed=1), random(10, head_dim // 2, seed=2)
     position_ids = torch.tensor([0, 3, 3, 9, 1], dtype=torch.int32)
     qk_norm_rotary(heads, weight, angles.cos(), angles.sin(), position_ids, 1e-6)
 
