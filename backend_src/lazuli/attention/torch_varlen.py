@@ -41,24 +41,16 @@ class TorchVarlenAttention(AttentionBackend):
         """See the base class."""
         from torch.nn.attention.varlen import varlen_attn
 
-        if (groups := query.shape[1] // key.shape[1]) > 1:
-            # torch 2.11 cannot share heads; later ones can, and spare the copies.
-            key, value = (tensor.repeat_interleave(groups, dim=1) for tensor in (key, value))
         lengths = (metadata.cu_seqlens, metadata.cu_seqlens, metadata.max_seqlen, metadata.max_seqlen)
-        output = varlen_attn(query, key, value, *lengths, **_mask(causal))
+        window = (-1, 0) if causal else (-1, -1)  # tokens to look back and ahead; -1 is no limit
+        output = varlen_attn(query, key, value, *lengths, window_size=window, **_grouped_heads())
         assert isinstance(output, torch.Tensor), "nothing but the output was asked for"
         return output
 
 
 @cache
-def _takes_is_causal() -> bool:
+def _grouped_heads() -> dict[str, Any]:
+    """The kernel shares key heads by itself; from torch 2.13 on it must be told that this is meant."""
     from torch.nn.attention.varlen import varlen_attn
 
-    return "is_causal" in inspect.signature(varlen_attn).parameters
-
-
-def _mask(causal: bool) -> dict[str, Any]:
-    """The argument for a causal mask: a flag up to torch 2.11, a window in later versions."""
-    if not causal:
-        return {}
-    return {"is_causal": True} if _takes_is_causal() else {"window_size": (-1, 0)}
+    return {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
