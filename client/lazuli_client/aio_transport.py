@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 from lazuli_client import codec
 from lazuli_client.embeddings import Outputs
 from lazuli_client.errors import ConnectionFailedError, DeadlineError
-from lazuli_client.grpc_transport import CHANNEL_OPTIONS
+from lazuli_client.grpc_transport import CHANNEL_OPTIONS, END_TIMEOUT_S
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
 from lazuli_client.transport import AsyncStream, no_streams_over_http
@@ -74,7 +74,14 @@ class AioGrpcStream:
         return codec.from_grpc_stream(response)
 
     async def close(self) -> None:
-        """Cancel the call."""
+        """End the call, as `GrpcStream.close` does."""
+        if self._call.done():  # a read that ran into its timeout has cancelled the call
+            return
+        with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError, TimeoutError):
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await self._call.done_writing()
+                while await self._call.read() is not grpc.aio.EOF:
+                    pass
         self._call.cancel()
 
 

@@ -28,6 +28,10 @@ CHANNEL_OPTIONS = [
 ]
 
 
+# How long the server gets to finish a stream that takes no more requests.
+END_TIMEOUT_S = 3.0
+
+
 class GrpcTransport:
     """One channel, which all threads share."""
 
@@ -83,9 +87,14 @@ class GrpcStream:
         return answer
 
     def close(self) -> None:
-        """Cancel the call; both threads end with it."""
-        self._call.cancel()
+        """End the call, and with it both threads.
+
+        The server may finish what it was asked, which is little and would be computed anyway. Cancelled at once,
+        Triton 24.10 can keep a request for ever: it then takes its whole exit timeout to stop.
+        """
         self._requests.put(None)
+        self._reader.join(timeout=END_TIMEOUT_S)
+        self._call.cancel()
         self._reader.join(timeout=5)
 
     def _read(self) -> None:

@@ -36,6 +36,8 @@ class Serving:
         self.process = subprocess.Popen(
             [LAZULI, "serve", *port_flags(self.ports), *arguments],
             stdout=subprocess.PIPE,
+            # A shell that runs the tests in the background has them ignore Ctrl-C, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             stderr=subprocess.STDOUT,
             text=True,
         )
@@ -60,7 +62,6 @@ class Serving:
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(timeout=30)
         self._reader.join()
-        self.process.stdout.close()
         return code
 
 
@@ -75,7 +76,9 @@ def serving():
     yield start
     for serve in started:
         if serve.process.poll() is None:
-            serve.interrupt()
+            serve.process.kill()
+            serve.process.wait()
+        serve.process.stdout.close()
 
 
 @pytest.mark.parametrize("door", ["both", "unary", "stream"])

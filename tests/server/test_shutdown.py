@@ -11,6 +11,7 @@ from tritonclient.utils import InferenceServerException
 
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.running import running_server
+from lazuli_client import LazuliClient
 
 from .conftest import assert_same_vectors
 from .wire import DOORS, HttpError
@@ -53,3 +54,17 @@ def test_sigterm_under_load(reference, door):
         for future in running:
             future.result(timeout=30)  # raises what a wrong vector raised
     assert len(outcomes) == CLIENTS
+
+
+def test_streams_read_or_left_early_do_not_delay_the_end(reference):
+    """Triton 24.10 keeps requests of streams that were cancelled; ours are not."""
+    texts = reference[0][:24]
+    with running_server() as server:
+        with LazuliClient(server.grpc, rows_per_request=4) as client:
+            for number in range(60):
+                for part in client.embed_iter(texts):
+                    assert part.embeddings.shape[1] == 384
+                    if number % 2:
+                        break
+        assert server.process.stop(EXIT_TIMEOUT_S)
+        assert server.process.exit_code() == 0

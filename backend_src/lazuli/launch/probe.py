@@ -170,13 +170,16 @@ def probe_stream(address: str, model: ProbeModel, timeout_s: float) -> None:
 
     answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
     client = grpc.InferenceServerClient(address)
+    finished = False
     try:
         # The header asks for a gRPC status with an error, which tells load from faults.
         client.start_stream(lambda result, error: answers.put((result, error)), headers={"triton_grpc_error": "true"})
         client.async_stream_infer(model.name, _grpc_inputs(model), enable_empty_final_response=True)
         _read_to_final(model, answers, timeout_s)
+        finished = True
     finally:
-        client.stop_stream(cancel_requests=True)
+        # Cancelled after its end, a stream may make Triton 24.10 keep the request for ever, and stop slowly.
+        client.stop_stream(cancel_requests=not finished)
         client.close()
 
 

@@ -85,6 +85,15 @@ def test_a_stop_while_starting(options, monkeypatch):
     assert shown.lines[-1] == "stopped"
 
 
+@pytest.fixture
+def ctrl_c_works():
+    """A shell that runs the tests in the background has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_works")
 def test_signals_are_counted_and_handlers_restored(monkeypatch):
     monkeypatch.setattr(stop_request, "_SAME_S", 0.0)
     before = signal.getsignal(signal.SIGTERM)
