@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from geventhttpclient.response import HTTPConnectionClosed
 from tritonclient.utils import InferenceServerException
 
 from lazuli.launch.options import ServeOptions
@@ -35,7 +36,7 @@ def test_sigterm_under_load(reference, door):
                 busy.wait(timeout=120)
             try:
                 vectors, _ = DOORS[door](server, [texts[row] for row in rows])
-            except (InferenceServerException, HttpError, OSError) as error:
+            except (InferenceServerException, HttpError, OSError, HTTPConnectionClosed) as error:
                 outcomes.append(error)
                 return
             assert_same_vectors(vectors, expected[rows])
