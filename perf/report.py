@@ -28,6 +28,7 @@ _COLUMNS = {
     "protocol": ("protocol", "{}"),
     "len": ("tokens a text", "{}"),
     "batch": ("texts a request", "{}"),
+    "texts": ("texts a pass", "{}"),
     "concurrency": ("concurrency", "{}"),
     "p50_ms": ("p50 ms", "{:.2f}"),
     "p90_ms": ("p90 ms", "{:.2f}"),
@@ -37,6 +38,15 @@ _COLUMNS = {
     "speedup": ("against the first", "{:.2f}×"),
 }
 
+# What the front page shows, and under which title.
+_FRONT_PAGE = {
+    "cpu-2core/cpu_comparison": "On two CPU cores, in one process without the server: {}",
+    "h200-host-2core/cpu_comparison": "On two CPU cores with AMX, in one process without the server (no GPU used): {}",
+    "h200/engine_qwen3": "On the GPU, engine in process, random weights of the shape: {}",
+    "h200/engine_bge_m3": "On the GPU, engine in process, random weights of the shape: {}",
+}
+# With fewer samples a p99 is just the largest of them.
+_LEAST_FOR_TAILS = 50
 Line = dict[str, Any]
 
 
@@ -61,11 +71,24 @@ def compare(lines: list[Line]) -> list[Line]:
 
 
 def table(lines: list[Line]) -> str:
-    """A Markdown table of what the lines have."""
+    """A Markdown table of what the lines have and what is worth a column."""
+    lines = [_worth_showing(line) for line in lines]
     columns = [key for key in _COLUMNS if any(key in line for line in lines)]
     rows = [[_COLUMNS[key][0] for key in columns], ["---"] * len(columns)]
     rows += [[_COLUMNS[key][1].format(line[key]) if key in line else "" for key in columns] for line in lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _worth_showing(line: Line) -> Line:
+    """Leave out percentiles of too few samples, and the size of a pass that is just one request."""
+    hidden = set()
+    if len(line["samples_ms"]) < _LEAST_FOR_TAILS:
+        hidden |= {"p90_ms", "p99_ms"}
+    if line.get("texts") == line.get("batch", 1):
+        hidden.add("texts")
+    elif "batch" in line:
+        hidden.add("p50_ms")  # of a pass of many requests: its rate says more
+    return {key: value for key, value in line.items() if key not in hidden}
 
 
 def plot(lines: list[Line], title: str, path: Path) -> None:
@@ -88,10 +111,7 @@ def plot(lines: list[Line], title: str, path: Path) -> None:
 def section(name: str, lines: list[Line], plots: Path, link: str) -> str:
     """Everything about one result file."""
     parts = [f"### {name}", _provenance(lines)]
-    by_suite: dict[str, list[Line]] = defaultdict(list)
-    for line in compare(lines):
-        by_suite[line["suite"]].append(line)
-    for suite, members in by_suite.items():
+    for suite, members in _by_suite(compare(lines)).items():
         picture = plots / f"{name.replace('/', '-')}-{suite}.svg"
         plot(members, f"{name}: {suite}", picture)
         parts += [f"**{suite}**", table(members), f"![{suite}]({link}{picture.name})"]
@@ -117,16 +137,18 @@ def main() -> None:
     sections = [section(name, lines, plots, "plots/") for name, lines in results.items()]
     replace_section(PERF / "README.md", "\n\n".join(sections))
     highlights = [
-        f"{_provenance(lines)}\n\n{table(_of_interest(compare(lines)))}"
-        for name, lines in results.items()
-        if name.endswith("comparison")
+        f"**{title.format(_provenance(lines))}**\n\n" + "\n\n".join(map(table, _by_suite(compare(lines)).values()))
+        for name, title in _FRONT_PAGE.items()
+        if (lines := results.get(name))
     ]
     replace_section(PERF.parent / "README.md", "\n\n".join(highlights))
 
 
-def _of_interest(lines: Iterable[Line]) -> list[Line]:
-    """What the front page shows: without the columns that only experts ask for."""
-    return [{key: value for key, value in line.items() if key not in ("p90_ms", "attention")} for line in lines]
+def _by_suite(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    suites: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        suites[line["suite"]].append(line)
+    return suites
 
 
 def _provenance(lines: list[Line]) -> str:

@@ -6,6 +6,7 @@ Knows nothing of torch: the tokenizer process uses it too.
 
 import importlib.util
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +58,8 @@ def resolve_checkpoint(name: str) -> Path:
     Raises:
         ConfigError: If it is neither a folder nor a packaged checkpoint, or the package is not installed.
     """
-    path = Path(name).expanduser()
+    # As the file system wants it: the Python inside Triton's stub takes that for ASCII, and other bytes as escapes.
+    path = Path(os.fsdecode(name.encode("utf-8", "surrogateescape"))).expanduser()
     if path.is_dir():
         return path
     if name not in PACKAGED_CHECKPOINTS:

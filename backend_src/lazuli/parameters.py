@@ -31,12 +31,22 @@ def expand(text: str, environ: Mapping[str, str] | None = None) -> str:
     source = os.environ if environ is None else environ
 
     def value_of(match: re.Match[str]) -> str:
-        value = source.get(match["name"]) or match["default"]
-        if value is None:
+        value = source.get(match["name"])
+        if value:
+            return _as_utf8(match["name"], value)
+        if match["default"] is None:
             raise ConfigError(f"{text!r}: the environment variable {match['name']} is not set")
-        return value
+        return match["default"]
 
     return _VARIABLE.sub(value_of, text)
+
+
+def _as_utf8(name: str, value: str) -> str:
+    """Read a variable as UTF-8: the Python inside Triton's stub reads the environment as ASCII, whatever the locale."""
+    try:
+        return os.fsencode(value).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"the environment variable {name} is not valid UTF-8") from None
 
 
 def parse(cls: type[_Config], parameters: Mapping[str, str], environ: Mapping[str, str] | None = None) -> _Config:

@@ -18,6 +18,10 @@ from lazuli.errors import ConfigError, InputError
 from lazuli.options import RequestOptions
 from lazuli.template import Template
 
+# A text of more characters than this for each token that it may have is looked at in part.
+_CHARS_PER_TOKEN = 32
+_SPARE_TOKENS = 128
+
 
 @dataclass(frozen=True)
 class TokenizedText:
@@ -87,21 +91,36 @@ class TextTokenizer:
             OptionError: If the prompt is not known.
         """
         before, after = self._template.around(options)
-        inputs = [f"{before}{text}{after}" for text in texts] if before or after else list(texts)
+        wholes = [f"{before}{text}{after}" for text in texts] if before or after else texts
+        inputs = [self._near_end(text, options.truncate) for text in wholes]
         encodings = self._tokenizer.encode_batch_fast(inputs)
         return [
-            self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]")
+            self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]", whole=inputs[row] is wholes[row])
             for row, encoding in enumerate(encodings)
         ]
 
-    def _fit(self, ids: list[int], text: str, truncate: str, where: str) -> TokenizedText:
+    def _near_end(self, text: str, truncate: str) -> str:
+        """The text, or of one that is much too long enough of the end that is kept.
+
+        Megabytes would keep the tokenizer from everybody else for seconds, only to be cut or refused. A token hangs on
+        what is near it, so with some tokens to spare the first ones are those of the whole text.
+        """
+        size = _CHARS_PER_TOKEN * self.max_seq_length
+        while size < len(text):
+            piece = text[-size:] if truncate == "start" else text[:size]
+            if len(self._tokenizer.encode(piece, add_special_tokens=False).ids) >= self.max_seq_length + _SPARE_TOKENS:
+                return piece
+            size *= 4
+        return text
+
+    def _fit(self, ids: list[int], text: str, truncate: str, where: str, *, whole: bool) -> TokenizedText:
         if not ids:
             raise InputError(f"{where}: no token is left of it, so there is nothing to embed")
         if len(ids) <= self.max_seq_length:
             return TokenizedText(ids, truncated=False)
         if truncate == "none":
             raise InputError(
-                f"{where}: {len(ids)} tokens, but at most {self.max_seq_length} are allowed; "
+                f"{where}: {'' if whole else 'over '}{len(ids)} tokens, but at most {self.max_seq_length} are allowed; "
                 'shorten it or pass truncate="end"'
             )
         return TokenizedText(self._cut(text, truncate), truncated=True)
@@ -153,7 +172,7 @@ def _load(path: Path) -> tokenizers.Tokenizer:
     file = path / "tokenizer.json"
     if not file.is_file():
         raise ConfigError(f"checkpoint: {file} is missing; only fast tokenizers are supported")
-    return tokenizers.Tokenizer.from_file(str(file))
+    return tokenizers.Tokenizer.from_buffer(file.read_bytes())
 
 
 def _max_seq_length(config: TokenizerConfig, checkpoint: Checkpoint) -> int:

@@ -159,3 +159,17 @@ def test_the_stream_goes_on_after_an_error(server, reference):
     results = [result for result, error in seen if error is None]
     assert "text[0]" in errors[0].message()
     assert_same_vectors(results[0].as_numpy("embedding"), reference[1][:1])
+
+
+def test_a_large_form_encoded_body_does_not_end_the_server(server):
+    """`curl -d` and urllib send a form's content type; Triton 24.10 copies such a body to the stack."""
+    text = "a " * 4_000_000
+    assert "text" in refusal(lambda: post(server, "/v2/models/embed/generate", {"text": text}))
+    assert post(server, "/v2/models/embed/generate", {"text": text, "truncate": "end"})["truncated"]
+
+
+def test_deeply_nested_json_does_not_end_the_server(server):
+    depth = 200_000
+    body = b'{"text":' + b"[" * depth + b"]" * depth + b"}"
+    with pytest.raises(HttpError):
+        post(server, "/v2/models/embed/generate", body)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from tritonclient.utils import InferenceServerException
 
 from lazuli.checkpoint import resolve_checkpoint
-from lazuli.launch.options import ServeOptions
+from lazuli.launch.options import Door, ServeOptions
 from lazuli.launch.running import running_server
 
 from .conftest import assert_same_vectors
@@ -85,3 +85,13 @@ def test_an_unknown_prompt_is_refused_with_those_there_are(poisoned_server):
 def test_the_limit_of_the_checkpoint(poisoned_server):
     with pytest.raises(InferenceServerException, match="33 tokens, but at most 32"):
         grpc_infer(poisoned_server, [" ".join(["word"] * 31)])
+
+
+def test_names_and_prompts_in_any_script(tmp_path, poisoned, sentence_transformer):
+    """The Python inside the stub takes the environment for ASCII, whatever the locale."""
+    folder = tmp_path / "mödel 模型"
+    shutil.copytree(poisoned, folder)
+    options = ServeOptions(checkpoint=str(folder), door=Door.UNARY)
+    with running_server(options, environment={"LAZULI_PROMPTS": '{"früh": "für: "}'}) as running:
+        vectors, _ = grpc_infer(running, ["hello"], prompt_name="früh")
+    assert_same_vectors(vectors, sentence_transformer.encode(["für: hello"], show_progress_bar=False))

@@ -38,7 +38,7 @@ def test_python(server, number):
 def test_shell_in_their_order(server, tmp_path):
     """Each from the top of the checkout, with the files that they make in a folder of ours."""
     for command in SHELL:
-        command = addressed(command, server).replace("vectors.parquet", str(tmp_path / "vectors.parquet"))
+        command = addressed(command, server).replace("/tmp/vectors", str(tmp_path / "vectors"))
         command = command.replace(".venv/bin/lazuli", str(Path(sys.executable).parent / "lazuli"))
         if "lazuli" in command:
             command += f" --url {server.grpc}"

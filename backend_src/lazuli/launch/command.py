@@ -100,10 +100,8 @@ def model_flags(options: ServeOptions, repository: Path) -> list[str]:
     Completing them would start each Python model once more before it is loaded: twice the time to start.
     """
     flags = [] if options.auto_complete_config else ["--disable-auto-complete-config"]
-    models = models_to_load(repository, options.door)
-    if models:
-        flags.append("--model-control-mode=explicit")
-    return flags + [f"--load-model={model}" for model in models]
+    flags.append("--model-control-mode=explicit")
+    return flags + [f"--load-model={model}" for model in models_to_load(repository, options.door)]
 
 
 def restriction_flags(admin_key: str) -> list[str]:

@@ -23,7 +23,8 @@ def curl_example(addresses: Addresses, models: Collection[str]) -> str:
     model = _door(models)
     if model is None:
         return ""
-    return f"""curl -s http://{addresses.http}/v2/models/{model}/generate -d '{{"text": "A cat sleeps."}}'"""
+    url = f"http://{addresses.http}/v2/models/{model}/generate"
+    return f"""curl -s {url} -H 'Content-Type: application/json' -d '{{"text": "A cat sleeps."}}'"""
 
 
 def python_example(addresses: Addresses, models: Collection[str]) -> str:

@@ -6,6 +6,7 @@ Takes a `Launch` and a log file. Does not know about models, requests or restart
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -21,6 +22,9 @@ _LIBC = ctypes.CDLL(None)
 # What the server needs beyond its exit timeout to unload models and to stop its stubs.
 _STOP_MARGIN_S = 8.0
 _POLL_S = 0.05
+# Triton 24.10 copies a form-encoded HTTP body to the stack twice (a plain `curl -d` sends such), and parses JSON by
+# recursion: with the usual 8 MB, a body of 4 MB or 50,000 nested brackets ends the server. This costs address space.
+_STACK_BYTES = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=_prepare_child,
             )
 
     @property
@@ -143,6 +147,10 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _end_with_parent() -> None:
-    """Runs in the child: if the launcher is killed, the server stops in good order."""
+def _prepare_child() -> None:
+    """Runs in the child before it becomes the server."""
+    # If the launcher is killed, the server stops in good order.
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = _STACK_BYTES if hard == resource.RLIM_INFINITY else min(_STACK_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))

@@ -39,13 +39,15 @@ def model_names(repository: Path) -> list[str]:
 
 
 def models_to_load(repository: Path, door: Door) -> list[str]:
-    """The models to name to the server, which loads their steps by itself; empty means everything.
+    """The models to name to the server, which loads their steps by itself; `*` means everything.
+
+    They are always named: only in this mode can a holder of the admin key load and unload models.
 
     Raises:
         LaunchError: The repository lacks the model of this door.
     """
     if door is Door.BOTH:
-        return []
+        return ["*"]
     model = DOOR_MODELS[door]
     if model not in model_names(repository):
         raise LaunchError(f"--door {door} needs the model {model}, which {repository} does not have")

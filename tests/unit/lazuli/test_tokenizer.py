@@ -173,6 +173,52 @@ class TestLimit:
         assert [len(result.input_ids) for result in results] == [3, 102]
 
 
+LONG_TEXTS = {
+    "words": " ".join(f"word{number}" for number in range(20_000)),
+    "blanks first": " " * 50_000 + words(5_000),
+    "blanks between": (" " * 20_000).join(["one", "two", "three", *["four"] * 300]),
+    "one word": "a" * 60_000,
+    "chinese": "日本語の文章です。" * 5_000,
+    "emoji": "👩‍👩‍👧 🎉" * 5_000,
+    "no blanks": "one,two;three." * 5_000,
+}
+
+
+class TestMuchTooLongTexts:
+    """They are looked at in part; what comes out is as if they were read whole."""
+
+    @pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS.keys())
+    @pytest.mark.parametrize("truncate", ["end", "start"])
+    def test_equal_to_reading_it_whole(self, tokenizer, text, truncate):
+        reader = tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json"))
+        reader.no_padding()
+        reader.no_truncation()
+        whole = reader.encode(text, add_special_tokens=False).ids
+        cut = whole[:254] if truncate == "end" else whole[-254:]
+        assert ids_of(tokenizer, text, truncate=truncate) == [CLS, *cut, SEP]
+
+    def test_blanks_do_not_make_a_text_long(self, tokenizer):
+        text = " " * 50_000 + "one two" + " " * 50_000
+        assert ids_of(tokenizer, text) == ids_of(tokenizer, "one two")
+
+    def test_the_error_says_that_it_did_not_count_to_the_end(self, tokenizer):
+        with pytest.raises(InputError, match=r"text\[0\]: over \d+ tokens, but at most 256"):
+            ids_of(tokenizer, words(100_000))
+
+    def test_only_a_part_is_read(self, tokenizer):
+        seen = []
+
+        class Spy:
+            def encode(self, text, **options):
+                seen.append(len(text))
+                return tokenizer._tokenizer.encode(text, **options)
+
+        spied = TextTokenizer.__new__(TextTokenizer)
+        spied.__dict__.update(tokenizer.__dict__, _tokenizer=Spy())
+        assert len(spied._near_end(words(1_000_000), "end")) < 50_000
+        assert max(seen) < 50_000
+
+
 class TestTemplates:
     def test_a_prompt_stands_before_each_text(self):
         tokenizer = make(template=Template({"query": "query: "}))

@@ -40,8 +40,15 @@ def test_one_door_is_loaded_by_name(door, model, repository):
 
 
 def test_both_doors_load_everything(repository):
-    assert model_flags(ServeOptions(), repository) == ["--disable-auto-complete-config"]
-    assert model_flags(ServeOptions(auto_complete_config=True), repository) == []
+    assert model_flags(ServeOptions(), repository) == [
+        "--disable-auto-complete-config",
+        "--model-control-mode=explicit",
+        "--load-model=*",
+    ]
+    assert model_flags(ServeOptions(auto_complete_config=True), repository) == [
+        "--model-control-mode=explicit",
+        "--load-model=*",
+    ]
 
 
 def test_a_door_that_the_repository_lacks_is_named(tmp_path):
