@@ -7,8 +7,10 @@ from lazuli_client.aio import AsyncLazuliClient
 from lazuli_client.client import LazuliClient
 from lazuli_client.embeddings import Embeddings, Part
 from lazuli_client.errors import (
+    ClosedError,
     ConnectionFailedError,
     DeadlineError,
+    InputTypeError,
     InvalidInputError,
     LazuliError,
     ModelNotFoundError,
@@ -21,11 +23,13 @@ from lazuli_client.options import EmbedOptions
 
 __all__ = [
     "AsyncLazuliClient",
+    "ClosedError",
     "ConnectionFailedError",
     "DeadlineError",
     "EmbedOptions",
     "Embeddings",
     "Health",
+    "InputTypeError",
     "InvalidInputError",
     "LazuliClient",
     "LazuliError",

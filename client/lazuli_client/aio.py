@@ -11,15 +11,17 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
+from lazuli_client.closed import AsyncClosedTransport
 from lazuli_client.embeddings import Embeddings, Part, concatenate, from_outputs
-from lazuli_client.errors import InvalidInputError, LazuliError
+from lazuli_client.errors import LazuliError
 from lazuli_client.health import PROBE_TEXT, Health
 from lazuli_client.ledger import Ledger, StreamRequest
 from lazuli_client.options import EmbedOptions
 from lazuli_client.request import EmbedRequest, text_requests, token_requests
+from lazuli_client.retry import DEFAULT_RETRIES
 from lazuli_client.settings import Protocol, Settings
 from lazuli_client.splitting import Chunk, Splitter
-from lazuli_client.texts import Texts, TokenLists, as_text
+from lazuli_client.texts import Texts, TokenLists, as_text, check_stream
 from lazuli_client.transport import AsyncTransport, connect_async, no_streams_over_http
 
 
@@ -44,7 +46,7 @@ class AsyncLazuliClient:
         *,
         protocol: Protocol = "grpc",
         timeout_s: float = 60.0,
-        retries: int = 4,
+        retries: int = DEFAULT_RETRIES,
         max_in_flight: int = 4,
         rows_per_request: int = 64,
         chars_per_request: int = 200_000,
@@ -65,7 +67,7 @@ class AsyncLazuliClient:
             token_model=token_model,
             stream_model=stream_model,
         )
-        self._connected = transport
+        self._connected: AsyncTransport | None = transport
         self._slots = asyncio.Semaphore(max_in_flight)
 
     async def __aenter__(self) -> Self:
@@ -78,8 +80,9 @@ class AsyncLazuliClient:
 
     async def close(self) -> None:
         """Close the connections; calls that are under way fail."""
-        if self._connected is not None:
-            await self._connected.close()
+        connected, self._connected = self._connected, AsyncClosedTransport()
+        if connected is not None:
+            await connected.close()
 
     async def embed(
         self,
@@ -119,8 +122,7 @@ class AsyncLazuliClient:
         normalize: bool | None = None,
     ) -> AsyncIterator[Part]:
         """Embed a stream of texts, which may be asynchronous; as `LazuliClient.embed_iter`."""
-        if isinstance(texts, str):
-            raise InvalidInputError("text: embed_iter takes an iterable of strings, not one string")
+        check_stream(texts, may_be_async=True)
         options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
         if not self._transport().has_streams:
             raise no_streams_over_http()

@@ -26,11 +26,16 @@ from rich.text import Text
 
 from lazuli_client import job as jobs
 from lazuli_client.client import LazuliClient
-from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError
+from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError, ModelNotFoundError
+from lazuli_client.files import STDIN
 from lazuli_client.options import EmbedOptions
 from lazuli_client.search import Hit
 from lazuli_client.search import search as search_file
-from lazuli_client.source import STDIN, Source
+from lazuli_client.settings import MAX_ROWS
+from lazuli_client.source import Source
+
+# About 30 s, because nobody watches a long job: see `RetryPolicy`.
+CLI_RETRIES = 24
 
 
 class ProtocolName(StrEnum):
@@ -53,7 +58,7 @@ ProtocolOption = Annotated[ProtocolName, typer.Option(help="Protocol to the serv
 Column = Annotated[str, typer.Option(help="Name of the text column in .jsonl, .csv and .parquet.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Limit of one request in seconds, retries included.")]
 Retries = Annotated[int, typer.Option(help="Retries of a request while the server is overloaded or away.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts in one request at most.")]
+BatchSize = Annotated[int, typer.Option(min=1, max=MAX_ROWS, help="Texts in one request at most.")]
 InFlight = Annotated[int, typer.Option(min=1, help="Requests under way at once.")]
 
 
@@ -103,7 +108,7 @@ def embed(
     batch_size: BatchSize = 64,
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
-    retries: Retries = 8,
+    retries: Retries = CLI_RETRIES,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with an interrupted job, or start it over.")
     ] = True,
@@ -139,7 +144,7 @@ def search(
     batch_size: BatchSize = 64,
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
-    retries: Retries = 4,
+    retries: Retries = CLI_RETRIES,
 ) -> None:
     """Print the lines of FILE nearest to QUERY.
 
@@ -150,6 +155,7 @@ def search(
             url, protocol, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
         with client:
+            _check_server(client)
             hits = search_file(client, file, query, k=k, column=column, prompt_name=prompt_name)
         if not hits:
             raise FileError(f"{file}: there is no text in it")
@@ -157,9 +163,9 @@ def search(
 
 
 def _check_server(client: LazuliClient) -> None:
-    """Tell at once that there is no server; once a job runs, its retries wait for one that restarts."""
+    """Tell at once that there is no server or no model; a job's retries wait for a server that restarts."""
     error = client.health().error
-    if isinstance(error, ConnectionFailedError):
+    if isinstance(error, (ConnectionFailedError, ModelNotFoundError)):
         raise error
 
 

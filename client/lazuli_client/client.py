@@ -7,20 +7,22 @@ retries, messages and the books of a stream are made by modules that `aio.py` sh
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import chain
 from types import TracebackType
 from typing import Self
 
+from lazuli_client.closed import ClosedTransport
 from lazuli_client.embeddings import Embeddings, Part, concatenate, from_outputs
-from lazuli_client.errors import InvalidInputError, LazuliError
+from lazuli_client.errors import ClosedError, LazuliError
 from lazuli_client.health import PROBE_TEXT, Health
 from lazuli_client.ledger import Ledger
 from lazuli_client.options import EmbedOptions
 from lazuli_client.request import EmbedRequest, text_requests, token_requests
+from lazuli_client.retry import DEFAULT_RETRIES
 from lazuli_client.settings import Protocol, Settings
 from lazuli_client.splitting import Chunk, Splitter, split
-from lazuli_client.texts import Texts, TokenLists, as_text
+from lazuli_client.texts import Texts, TokenLists, as_text, check_stream
 from lazuli_client.transport import Transport, connect, no_streams_over_http
 
 
@@ -35,9 +37,9 @@ class LazuliClient:
         protocol: `grpc` or `http`.
         timeout_s: Limit of one request with its retries, at least 0.1; in a stream, of the wait for the next
             answer.
-        retries: Attempts after the first one when the server is overloaded or unreachable.
+        retries: Attempts after the first one when the server is overloaded or unreachable; 10 span about 10 s.
         max_in_flight: Requests of one call under way at once.
-        rows_per_request: Texts in one request at most.
+        rows_per_request: Texts in one request at most; not above 1024, the server's limit.
         chars_per_request: Characters in one request at most; a longer text goes alone. Tokens, for
             `embed_tokens`.
         model: The model for texts.
@@ -55,7 +57,7 @@ class LazuliClient:
         *,
         protocol: Protocol = "grpc",
         timeout_s: float = 60.0,
-        retries: int = 4,
+        retries: int = DEFAULT_RETRIES,
         max_in_flight: int = 4,
         rows_per_request: int = 64,
         chars_per_request: int = 200_000,
@@ -76,7 +78,7 @@ class LazuliClient:
             token_model=token_model,
             stream_model=stream_model,
         )
-        self._transport = transport or connect(self._settings)
+        self._transport: Transport = transport or connect(self._settings)
         self._pool = ThreadPoolExecutor(max_in_flight, thread_name_prefix="lazuli-client")
 
     def __enter__(self) -> Self:
@@ -89,10 +91,11 @@ class LazuliClient:
 
     def close(self) -> None:
         """Close the connections; requests that are under way are waited for or cancelled."""
-        if self._transport.any_thread:
-            self._transport.close()  # ends the waiting in the threads
+        transport, self._transport = self._transport, ClosedTransport()
+        if transport.any_thread:
+            transport.close()  # ends the waiting in the threads
         self._pool.shutdown(cancel_futures=True)
-        self._transport.close()
+        transport.close()
 
     def embed(
         self,
@@ -152,17 +155,14 @@ class LazuliClient:
     ) -> Iterator[Part]:
         """Embed a stream of texts; yields parts as the server finishes them, each row exactly once.
 
-        The parts come in any order. `texts` may be unbounded. It is read in the caller's thread, as far as
-        requests may be in flight, so a slow source holds up the answers: use a small `rows_per_request` for
-        one. Stopping early cancels
-        the rest.
+        The parts come in any order. `texts` may be unbounded. It is read in the caller's thread, as far as requests
+        may be in flight, so a slow source needs a small `rows_per_request`. Stopping early cancels the rest.
 
         Raises:
             UnsupportedError: Over HTTP.
             LazuliError: What failed, with the rows of the failed request.
         """
-        if isinstance(texts, str):
-            raise InvalidInputError("text: embed_iter takes an iterable of strings, not one string")
+        check_stream(texts)
         options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
         if not self._transport.has_streams:
             raise no_streams_over_http()
@@ -174,8 +174,7 @@ class LazuliClient:
         """Whether the server embeds, by embedding one short text, without retries."""
         start = time.monotonic()
         try:
-            request = next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions()))
-            self._submit(request, retries=False).result()
+            self._submit(next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions())), retries=False).result()
         except LazuliError as error:
             return Health(time.monotonic() - start, error)
         return Health(time.monotonic() - start)
@@ -204,7 +203,10 @@ class LazuliClient:
                 future.cancel()
 
     def _submit(self, request: EmbedRequest, retries: bool = True) -> Future[Embeddings]:
-        return self._pool.submit(self._send, request, retries)
+        try:
+            return self._pool.submit(self._send, request, retries)
+        except RuntimeError as error:  # the pool is shut down
+            raise ClosedError from error
 
     def _send(self, request: EmbedRequest, retries: bool = True) -> Embeddings:
         """One request with its retries, all within the timeout."""
@@ -249,7 +251,10 @@ class LazuliClient:
 def _collect(window: deque[tuple[EmbedRequest, Future[Embeddings]]], done: list[Embeddings]) -> Iterator[Embeddings]:
     """Wait for the oldest request; yield its batch if it was the last one of it."""
     request, future = window.popleft()
-    done.append(future.result())
+    try:
+        done.append(future.result())
+    except CancelledError:  # by `close`, in another thread
+        raise ClosedError from None
     if request.ends_batch:
         yield concatenate(done)
         done.clear()

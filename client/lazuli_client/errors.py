@@ -2,11 +2,13 @@
 
     LazuliError
     ├── InvalidInputError      the caller's fault; also a ValueError; never retried
+    │   └── InputTypeError     the whole argument is of a wrong type; also a TypeError
     ├── UnavailableError       overload, or the server is stopping or not ready yet; retried
     ├── ConnectionFailedError  no server there, or the connection broke; also a ConnectionError; retried
     ├── DeadlineError          no answer within the timeout; also a TimeoutError; never retried
     ├── ModelNotFoundError     the server runs, but not with this model
     ├── UnsupportedError       this model or protocol cannot do it
+    ├── ClosedError            the client was closed before; also a RuntimeError
     ├── FileError              a file of the command line cannot be read or written as asked
     └── ServerError            the fault is the server's, or its answer makes no sense
 
@@ -63,8 +65,12 @@ class InvalidInputError(LazuliError, ValueError):
     """A text, an option or a token list cannot be embedded; the same call will fail again."""
 
 
+class InputTypeError(InvalidInputError, TypeError):
+    """An argument as a whole is of a type that cannot be embedded, such as None or a set."""
+
+
 class UnavailableError(LazuliError):
-    """The server refused the request for now: its queue is full, it is starting or stopping."""
+    """The server cannot serve the request for now: its queue is full, it or its model process is starting."""
 
 
 class ConnectionFailedError(LazuliError, ConnectionError):
@@ -81,6 +87,13 @@ class ModelNotFoundError(LazuliError):
 
 class UnsupportedError(LazuliError):
     """The model or the protocol cannot do what was asked."""
+
+
+class ClosedError(LazuliError, RuntimeError):
+    """The client was used after `close()`, or closed while it had work to do."""
+
+    def __init__(self, message: str = "", *, code: str | None = None, row: int | None = None) -> None:
+        super().__init__(message or "the client is closed; make a new one", code=code, row=row)
 
 
 class FileError(LazuliError):
@@ -118,10 +131,15 @@ _BY_HTTP_STATUS: dict[int, type[LazuliError]] = {
 }
 # Triton says NOT_FOUND with these words while it loads or unloads a model that it has.
 _IS_LOADING = "has no available versions"
+# Triton says INTERNAL with these words after a model process has died, until the launcher restarts the server.
+_STUB_DIED = re.compile(r"stub process( '[^']*')? is not healthy", re.IGNORECASE)
+_UNKNOWN_MODEL = re.compile(r"unknown model", re.IGNORECASE)
+_DOOR_HINT = "; perhaps the server was started without the door of this model: `lazuli serve --door both` has all"
 # gRPC gives UNAVAILABLE both for a refusal by the server and for its own trouble with the connection.
 _CONNECTION_TROUBLE = re.compile(
     r"failed to connect|connection (refused|reset|timed out|closed)|socket closed|DNS resolution"
-    r"|name resolution|GOAWAY|recvmsg|broken pipe|stream removed|endpoint closing|keepalive|transport",
+    r"|name resolution|errors resolving|(address|hostname) lookup"
+    r"|GOAWAY|recvmsg|broken pipe|stream removed|endpoint closing|keepalive|transport",
     re.IGNORECASE,
 )
 # Triton 24.10 sends no status code with an error inside a stream, so the words must do. First match wins; the
@@ -132,8 +150,9 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], type[LazuliError]], ...] = (
     (re.compile(rf"{_FRAME}({_FIELDS}|unknown parameter|inference request batch-size)"), InvalidInputError),
     (re.compile(rf"{_FRAME}(embedding\[|the forward pass failed|the device failed)"), ServerError),
     (re.compile(_IS_LOADING), UnavailableError),
+    (_STUB_DIED, UnavailableError),
     (re.compile(r"maximum queue size|shutting down|stopping|not ready|unavailable", re.I), UnavailableError),
-    (re.compile(r"unknown model", re.I), ModelNotFoundError),
+    (_UNKNOWN_MODEL, ModelNotFoundError),
     (re.compile(r"timeout expired|timed out", re.I), DeadlineError),
     (re.compile(r"unexpected (shape|inference|datatype)"), InvalidInputError),
 )
@@ -146,25 +165,33 @@ def from_grpc_status(code: str, message: str) -> LazuliError:
         code: Name of the gRPC status, such as `UNAVAILABLE`.
         message: The status's details.
     """
-    kind = _BY_GRPC_CODE.get(code, ServerError)
-    if _IS_LOADING in message:
-        kind = UnavailableError
+    kind = _or_unavailable(_BY_GRPC_CODE.get(code, ServerError), message)
     if kind is UnavailableError and _CONNECTION_TROUBLE.search(message):
         kind = ConnectionFailedError
     if kind is DeadlineError:
         message = f"no answer within the timeout ({message})"
-    return kind(message or code, code=code)
+    return kind(_with_hint(kind, message or code), code=code)
 
 
 def from_http_status(status: int, message: str) -> LazuliError:
     """The error for an HTTP answer other than 200."""
-    kind = UnavailableError if _IS_LOADING in message else _BY_HTTP_STATUS.get(status, ServerError)
-    return kind(message or f"HTTP status {status}", code=str(status))
+    kind = _or_unavailable(_BY_HTTP_STATUS.get(status, ServerError), message)
+    return kind(_with_hint(kind, message or f"HTTP status {status}"), code=str(status))
 
 
 def from_stream_message(message: str) -> LazuliError:
     """The error for an error message inside a gRPC stream, which comes without a status code."""
     for pattern, kind in _BY_WORDS:
         if pattern.search(message):
-            return kind(message)
+            return kind(_with_hint(kind, message))
     return ServerError(message)
+
+
+def _or_unavailable(kind: type[LazuliError], message: str) -> type[LazuliError]:
+    """`kind`, or `UnavailableError` where Triton's code says less than its words."""
+    died = kind is ServerError and _STUB_DIED.search(message)
+    return UnavailableError if died or _IS_LOADING in message else kind
+
+
+def _with_hint(kind: type[LazuliError], message: str) -> str:
+    return message + _DOOR_HINT if kind is ModelNotFoundError and _UNKNOWN_MODEL.search(message) else message

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from lazuli_client.client import LazuliClient
 from lazuli_client.errors import FileError, LazuliError
+from lazuli_client.files import STDIN, fingerprint, naming
 from lazuli_client.options import EmbedOptions
 from lazuli_client.output import RESULT_COLUMNS, check_kind, to_table, write
-from lazuli_client.parts import Parts
-from lazuli_client.source import STDIN, Source, fingerprint
+from lazuli_client.parts import Parts, stored_manifest
+from lazuli_client.source import Source
 
 # A part is closed at whichever comes first: this much work is done again after a kill.
 _PART_ROWS = 16384
@@ -106,7 +107,7 @@ def run(
     """
     start = time.monotonic()
     kind = check_kind(job.output)
-    with Parts(job.output, _manifest(job, kind), restart=restart) as parts:
+    with Parts(job.output, _manifest(job, kind, restart), restart=restart) as parts:
         if parts.was_published:
             # Only the tidying up was interrupted.
             summary = _summarize(parts, parts.num_rows, 0, start)
@@ -120,16 +121,18 @@ def run(
         new_tokens = _embed(job, client, parts, with_input=kind != ".npy", progress=progress)
         if not parts.num_rows:
             raise FileError(f"{job.source.path}: there is no text in it")
-        write(parts.staged, kind, parts.tables(), parts.num_rows)
+        with naming(parts.staged):
+            write(parts.staged, kind, parts.tables(), parts.num_rows)
         summary = _summarize(parts, resumed, new_tokens, start)
         parts.publish()
     return summary
 
 
-def _manifest(job: Job, kind: str) -> dict[str, Any]:
+def _manifest(job: Job, kind: str, restart: bool) -> dict[str, Any]:
+    before = None if restart else stored_manifest(job.output).get("input")
     return {
         "version": 1,
-        "input": fingerprint(job.source.path),
+        "input": fingerprint(job.source.path, before),
         "column": job.source.column,
         "keep": list(job.source.keep),
         "kind": kind,

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from lazuli_client.errors import InvalidInputError
 
 TRUNCATIONS = ("none", "end", "start")
+MAX_DIMENSIONS = 2**31 - 1  # what the server takes
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,9 @@ class EmbedOptions:
 
     def __post_init__(self) -> None:
         for name in ("prompt_name", "instruction"):
-            _check(name, getattr(self, name), str, "a string")
-        _check("normalize", self.normalize, bool, "True or False")
+            _check(name, getattr(self, name), (str,), "a string")
+            _check_characters(name, getattr(self, name))
+        _check("normalize", self.normalize, (bool, np.bool_), "True or False")
         if self.prompt_name is not None and self.instruction is not None:
             raise InvalidInputError("prompt_name and instruction: only one of them can be given")
         if self.truncate is not None and self.truncate not in TRUNCATIONS:
@@ -50,16 +54,29 @@ class EmbedOptions:
         names = ("prompt_name", "instruction", "truncate", "dimensions", "normalize")
         values = {name: getattr(self, name) for name in names}
         if self.dimensions is not None:
-            values["dimensions"] = int(self.dimensions)  # numpy integers are not among Triton's types
+            values["dimensions"] = int(self.dimensions)  # numpy's types are not among Triton's
+        if self.normalize is not None:
+            values["normalize"] = bool(self.normalize)
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _check(name: str, value: Any, kind: type, wanted: str) -> None:
-    if value is not None and not isinstance(value, kind):
+def _check(name: str, value: Any, kinds: tuple[type, ...], wanted: str) -> None:
+    if value is not None and not isinstance(value, kinds):
         raise InvalidInputError(f"{name}: must be {wanted}, got {value!r}")
+
+
+def _check_characters(name: str, value: str | None) -> None:
+    """Refuse what would not arrive: Triton ends a string parameter at a NUL, UTF-8 cannot carry a surrogate."""
+    for place, character in enumerate(value or ""):
+        if character == "\0":
+            raise InvalidInputError(f"{name}: NUL at character {place}; the server would cut the string there")
+        if "\ud800" <= character <= "\udfff":
+            raise InvalidInputError(f"{name}: not valid Unicode, lone surrogate at character {place}")
 
 
 def _check_dimensions(value: Any) -> None:
     # bool is an Integral too; True dimensions is a mistake.
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InvalidInputError(f"dimensions: must be a positive integer, got {value!r}")
+    if int(value) > MAX_DIMENSIONS:
+        raise InvalidInputError(f"dimensions: {value}, but at most {MAX_DIMENSIONS} is possible")

@@ -24,6 +24,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from lazuli_client.errors import FileError
+from lazuli_client.files import naming
 
 try:
     import fcntl
@@ -47,7 +48,7 @@ class Parts:
 
     def __init__(self, output: Path, manifest: dict[str, Any], *, restart: bool = False) -> None:
         self._output = output
-        self._folder = output.with_name(output.name + ".parts")
+        self._folder = _folder(output)
         self._trash = output.with_name(output.name + ".parts.done")
         self._files: list[tuple[int, Path]] = []
         self._schema: pa.Schema | None = None
@@ -95,6 +96,7 @@ class Parts:
             )
         path = self._folder / f"part-{self.num_rows:012d}-{table.num_rows}.arrow"
         with (
+            naming(path),
             _Durable(path) as temporary,
             pa.OSFile(str(temporary), "wb") as file,
             pa.ipc.new_file(file, table.schema) as out,
@@ -107,12 +109,14 @@ class Parts:
     def tables(self) -> Iterator[pa.Table]:
         """All results in order, one file in memory at a time."""
         for _, path in self._files:
-            with pa.OSFile(str(path), "rb") as file, pa.ipc.open_file(file) as reader:
-                yield reader.read_all()
+            with naming(path), pa.OSFile(str(path), "rb") as file, pa.ipc.open_file(file) as reader:
+                table = reader.read_all()
+            yield table
 
     def publish(self) -> None:
         """Move the staged output to its place, at once or not at all, and remove the folder."""
-        _sync(self.staged)
+        with naming(self.staged):
+            _sync(self.staged)
         self._marker.touch()
         os.replace(self.staged, self._output)
         self._remove()
@@ -156,7 +160,7 @@ class Parts:
 
     def _check_manifest(self, manifest: dict[str, Any]) -> None:
         if not self._manifest.exists():
-            with _Durable(self._manifest) as temporary:
+            with naming(self._manifest), _Durable(self._manifest) as temporary:
                 temporary.write_text(json.dumps(manifest, indent=1))
         elif changes := self._changes(manifest):
             raise FileError(
@@ -165,7 +169,7 @@ class Parts:
             )
 
     def _changes(self, manifest: dict[str, Any]) -> list[str]:
-        before = json.loads(self._manifest.read_text())
+        before = stored_manifest(self._output)
         now = json.loads(json.dumps(manifest))  # as it would be read back
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         return [f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names]
@@ -181,8 +185,21 @@ class Parts:
                 self._files.append((first, path))
                 self.num_rows += rows
         if self._files:
-            with pa.OSFile(str(self._files[0][1]), "rb") as file, pa.ipc.open_file(file) as reader:
+            path = self._files[0][1]
+            with naming(path), pa.OSFile(str(path), "rb") as file, pa.ipc.open_file(file) as reader:
                 self._schema = reader.schema
+
+
+def stored_manifest(output: Path) -> dict[str, Any]:
+    """The manifest of the job that writes `output`; empty if there is none."""
+    path = _folder(output) / "manifest.json"
+    with naming(path, "no manifest; start over with --no-resume"):
+        manifest: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return manifest
+
+
+def _folder(output: Path) -> Path:
+    return output.with_name(output.name + ".parts")
 
 
 class _Durable:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from lazuli_client.client import LazuliClient
 from lazuli_client.errors import FileError
+from lazuli_client.files import STDIN, naming
 from lazuli_client.options import EmbedOptions
 from lazuli_client.output import vectors
-from lazuli_client.source import STDIN, Source
+from lazuli_client.source import Source
 
 # Texts of a batch, if they were kept, and their vectors [N, D].
 Corpus = Iterator[tuple[list[str | None], NDArray[np.float32]]]
@@ -106,25 +107,38 @@ def _stored(path: Path, column: str) -> Corpus | None:
     kind = path.suffix.lower()
     if kind == ".npy":
         return _from_npy(path)
-    if kind == ".parquet" and "embedding" in pq.read_schema(path).names:
+    if kind == ".parquet" and "embedding" in _parquet_names(path):
         return _from_parquet(path, column)
     if kind == ".jsonl" and path != STDIN and "embedding" in _first_record(path):
         return _from_jsonl(path, column)
     return None
 
 
+def _parquet_names(path: Path) -> list[str]:
+    with naming(path, "not Parquet"):
+        names: list[str] = pq.read_schema(path).names
+    return names
+
+
 def _from_npy(path: Path) -> Corpus:
-    matrix = np.load(path, mmap_mode="r")
+    with naming(path, "not a .npy file"):
+        # Not `np.load`, which takes .npz and pickles for one too.
+        matrix: NDArray[Any] = np.lib.format.open_memmap(str(path), mode="r")  # type: ignore[no-untyped-call, unused-ignore]
     if matrix.ndim != 2:
         raise FileError(f"{path}: must be [N, D], got shape {list(matrix.shape)}")
+    if matrix.dtype.kind not in "fiu":
+        raise FileError(f"{path}: must hold numbers, got {matrix.dtype}")
     for start in range(0, len(matrix), _BATCH_ROWS):
         rows = np.asarray(matrix[start : start + _BATCH_ROWS], np.float32)
         yield [None] * len(rows), rows
 
 
 def _from_parquet(path: Path, column: str) -> Corpus:
-    with pq.ParquetFile(path) as file:
+    with naming(path, "not the output of `lazuli embed`"), pq.ParquetFile(path) as file:
         schema = file.schema_arrow
+        kind = schema.field("embedding").type
+        if not pa.types.is_fixed_size_list(kind):
+            raise FileError(f"{path}: column 'embedding' must hold lists of one size, got {kind}")
         strings = [field.name for field in schema if pa.types.is_string(field.type)]
         # The output of a job has the input's name for the text, and the text comes first.
         name = column if column in schema.names else (strings[0] if strings else None)
@@ -134,15 +148,25 @@ def _from_parquet(path: Path, column: str) -> Corpus:
 
 
 def _from_jsonl(path: Path, column: str) -> Corpus:
-    with path.open(encoding="utf-8") as file:
+    with naming(path, "not the output of `lazuli embed`"), path.open(encoding="utf-8") as file:
         batch: list[dict[str, Any]] = []
-        for line in file:
-            batch.append(json.loads(line))
+        for number, line in enumerate(file, 1):
+            batch.append(_record(line, f"{path}, line {number}"))
             if len(batch) == _BATCH_ROWS:
                 yield _split_records(batch, column)
                 batch = []
         if batch:
             yield _split_records(batch, column)
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record: Any = json.loads(line)
+    except ValueError as error:
+        raise FileError(f"{where}: {f'not JSON: {error}' if line.strip() else 'blank'}") from None
+    if not isinstance(record, dict) or not isinstance(record.get("embedding"), list):
+        raise FileError(f"{where}: no list 'embedding' in it")
+    return record
 
 
 def _split_records(records: Iterable[dict[str, Any]], column: str) -> tuple[list[str | None], NDArray[np.float32]]:
@@ -151,7 +175,7 @@ def _split_records(records: Iterable[dict[str, Any]], column: str) -> tuple[list
 
 
 def _first_record(path: Path) -> dict[str, Any]:
-    with path.open(encoding="utf-8") as file:
+    with naming(path), path.open(encoding="utf-8") as file:
         try:
             record = json.loads(file.readline() or "{}")
         except ValueError:

@@ -5,11 +5,16 @@ Takes the constructor's arguments, returns one checked, frozen object that both 
 
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import urlsplit
 
-from lazuli_client.retry import MIN_TIMEOUT_S, RetryPolicy
+from lazuli_client.retry import DEFAULT_RETRIES, MIN_TIMEOUT_S, RetryPolicy
 
 Protocol = Literal["grpc", "http"]
 _DEFAULT_URL = {"grpc": "localhost:8001", "http": "localhost:8000"}
+# A day. Clocks of transports overflow at some number of seconds, and nobody waits that long.
+MAX_TIMEOUT_S = 86_400.0
+# max_batch_size of the committed models: the server refuses a request of more rows.
+MAX_ROWS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +28,7 @@ class Settings:
     url: str | None = None
     protocol: Protocol = "grpc"
     timeout_s: float = 60.0
-    retries: int = 4
+    retries: int = DEFAULT_RETRIES
     max_in_flight: int = 4
     rows_per_request: int = 64
     chars_per_request: int = 200_000
@@ -36,11 +41,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.protocol not in _DEFAULT_URL:
             raise ValueError(f'protocol: must be "grpc" or "http", got {self.protocol!r}')
-        if not self.timeout_s >= MIN_TIMEOUT_S:
-            raise ValueError(
-                f"timeout_s: {self.timeout_s}, but at least {MIN_TIMEOUT_S} is needed: deadlines of a few "
-                "milliseconds crash Triton 24.10 (server#7368)"
-            )
+        _check_timeout(self.timeout_s)
         for name, least in (
             ("retries", 0),
             ("max_in_flight", 1),
@@ -49,8 +50,25 @@ class Settings:
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}: {getattr(self, name)}, but it must be at least {least}")
+        if self.rows_per_request > MAX_ROWS:
+            raise ValueError(
+                f"rows_per_request: {self.rows_per_request}, but the server takes at most {MAX_ROWS} rows in a request"
+            )
         object.__setattr__(self, "address", _address(self.url or _DEFAULT_URL[self.protocol], self.protocol))
         object.__setattr__(self, "retry", RetryPolicy(self.retries))
+
+
+def _check_timeout(timeout_s: float) -> None:
+    if timeout_s < MIN_TIMEOUT_S:
+        raise ValueError(
+            f"timeout_s: {timeout_s}, but at least {MIN_TIMEOUT_S} is needed: deadlines of a few milliseconds "
+            "crash Triton 24.10 (server#7368)"
+        )
+    if not timeout_s <= MAX_TIMEOUT_S:  # NaN compares as false
+        raise ValueError(
+            f"timeout_s: {timeout_s}, but it must be a number of at most {MAX_TIMEOUT_S:g} (a day): without a "
+            "deadline a call would wait for ever for a server whose model process died"
+        )
 
 
 def _address(url: str, protocol: Protocol) -> str:
@@ -58,4 +76,22 @@ def _address(url: str, protocol: Protocol) -> str:
     scheme, separator, rest = url.rpartition("://")
     if separator and scheme != protocol:
         raise ValueError(f"url: {url!r} does not fit protocol {protocol!r}; give host:port (TLS is not supported)")
-    return rest.rstrip("/")
+    address = rest.rstrip("/")
+    if problem := _problem(address, protocol):
+        raise ValueError(f"url: {url!r}: {problem}; give host:port")
+    return address
+
+
+def _problem(address: str, protocol: Protocol) -> str | None:
+    """What keeps an address from being host:port, for HTTP with a path if need be; None if nothing does."""
+    if not address.isprintable() or " " in address:
+        return "there is a blank or a control character in it"
+    try:
+        parts = urlsplit("//" + address)
+        port = parts.port
+    except ValueError as error:  # a port that is no number or too large, or half a pair of brackets
+        return str(error)
+    extra = parts.query or parts.fragment or parts.username is not None or (parts.path and protocol == "grpc")
+    if not parts.hostname or extra:
+        return "there is no host in it" if not parts.hostname else "there is more than a host and a port in it"
+    return None if port else "there is no port in it"

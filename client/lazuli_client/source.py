@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lazuli_client.errors import FileError
+from lazuli_client.files import STDIN, naming
 
-STDIN = Path("-")
 # Marks a kept column of a .jsonl input, which holds each value as its JSON text: the values may be of any
 # type.
 JSON_FIELD = {b"lazuli": b"json"}
@@ -46,7 +46,8 @@ class Source:
         if self.path == STDIN or self._kind == ".csv":
             return None
         if self._kind == ".parquet":
-            return int(pq.ParquetFile(self.path).metadata.num_rows)
+            with naming(self.path, "not Parquet"), pq.ParquetFile(self.path) as file:
+                return int(file.metadata.num_rows)
         return _count_lines(self.path)
 
     def place(self, row: int) -> str:
@@ -82,7 +83,7 @@ class Source:
         return pa.field(name, pa.string(), metadata=JSON_FIELD if self._kind == ".jsonl" else None)
 
     def _records(self) -> Iterator[tuple[str | None, ...]]:
-        with _open(self.path) as file:
+        with naming(self.path), _open(self.path) as file:
             lines = _decode(file, self.path)
             if self._kind == ".csv":
                 yield from self._csv_records(lines)
@@ -94,6 +95,8 @@ class Source:
 
     def _jsonl_records(self, lines: Iterable[str]) -> Iterator[tuple[str | None, ...]]:
         for number, line in enumerate(lines, 1):
+            if not line.strip():
+                raise FileError(f"{self.path}, line {number}: blank; each line must be a JSON object")
             try:
                 record = json.loads(line)
             except ValueError as error:
@@ -132,16 +135,13 @@ class Source:
             raise FileError(f"{self.path}, line {reader.line_num}: not CSV: {error}") from None
 
     def _parquet(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        try:
-            with pq.ParquetFile(self.path) as file:
-                names = [self.column, *self.keep]
-                self._check_columns(file.schema_arrow.names)
-                row = 0
-                for batch in file.iter_batches(batch_rows, columns=names):
-                    yield self._checked(batch.select(names), row)
-                    row += batch.num_rows
-        except pa.ArrowInvalid as error:
-            raise FileError(f"{self.path}: not Parquet: {error}") from None
+        with naming(self.path, "not Parquet"), pq.ParquetFile(self.path) as file:
+            names = [self.column, *self.keep]
+            self._check_columns(file.schema_arrow.names)
+            row = 0
+            for batch in file.iter_batches(batch_rows, columns=names):
+                yield self._checked(batch.select(names), row)
+                row += batch.num_rows
 
     def _checked(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         texts = batch.column(0)
@@ -158,6 +158,9 @@ class Source:
         missing = [name for name in (self.column, *self.keep) if name not in present]
         if missing:
             raise FileError(f"{self.path}{where}: no column {missing[0]!r}; there are: {', '.join(present) or 'none'}")
+        for name in (self.column, *self.keep):
+            if present.count(name) > 1:
+                raise FileError(f"{self.path}{where}: {present.count(name)} columns are named {name!r}; rename one")
 
 
 @contextmanager
@@ -208,11 +211,3 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], skip: int) -> Iterator[pa.Reco
         skip -= batch.num_rows - rest.num_rows
         if rest.num_rows:
             yield rest
-
-
-def fingerprint(path: Path) -> dict[str, Any]:
-    """What tells a changed input: its place, size and time of change."""
-    if path == STDIN:
-        return {"path": "-"}
-    stat = path.stat()
-    return {"path": str(path.resolve()), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}

@@ -4,13 +4,13 @@ Takes what the caller passed, returns plain lists or raises `InvalidInputError` 
 the limits of the model: the server checks those.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lazuli_client.errors import InvalidInputError
+from lazuli_client.errors import InputTypeError, InvalidInputError
 
 Texts = str | Sequence[str] | NDArray[Any]
 TokenLists = Sequence[Sequence[int]] | Sequence[NDArray[Any]] | NDArray[Any]
@@ -26,6 +26,7 @@ def as_texts(texts: Texts, first_row: int = 0) -> list[str]:
 
     Raises:
         InvalidInputError: If there is no text, or an item is not a string or not encodable as UTF-8.
+        InputTypeError: If it is no sequence, or one without an order.
     """
     if isinstance(texts, str):
         texts = [texts]
@@ -33,10 +34,8 @@ def as_texts(texts: Texts, first_row: int = 0) -> list[str]:
         if texts.ndim != 1:
             raise InvalidInputError(f"text: an array must have 1 dimension, got shape {list(texts.shape)}")
         texts = texts.tolist()
-    given: Any = texts  # callers without a type checker pass anything
-    if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise InvalidInputError(f"text: must be a string or a sequence of strings, got {type(given).__name__}")
-    checked = [as_text(text, row) for row, text in enumerate(given, first_row)]
+    _check_ordered("text", texts, "a string or a sequence of strings")
+    checked = [as_text(text, row) for row, text in enumerate(texts, first_row)]
     if not checked:
         raise InvalidInputError("text: there is no text; at least 1 is needed")
     return checked
@@ -64,10 +63,32 @@ def as_token_lists(input_ids: TokenLists) -> list[NDArray[np.int32]]:
     Raises:
         InvalidInputError: If there is no row, or a row is empty, not 1-d, not integers or beyond int32.
     """
+    _check_ordered("input_ids", input_ids, "a sequence of token lists")
     rows = [_as_tokens(tokens, row) for row, tokens in enumerate(input_ids)]
     if not rows:
         raise InvalidInputError("input_ids: there is no row; at least 1 is needed")
     return rows
+
+
+def check_stream(texts: Any, *, may_be_async: bool = False) -> None:
+    """Refuse what `embed_iter` cannot read as a stream of texts.
+
+    Raises:
+        InputTypeError: If it is one string, not iterable, or has no order.
+    """
+    if isinstance(texts, str):
+        raise InputTypeError("text: embed_iter takes an iterable of strings, not one string")
+    if not (may_be_async and isinstance(texts, AsyncIterable)):
+        _check_ordered("text", texts, "an iterable of strings")
+
+
+def _check_ordered(name: str, given: Any, wanted: str) -> None:
+    # Callers without a type checker pass anything.
+    if isinstance(given, (Set, Mapping)):
+        kind = type(given).__name__
+        raise InputTypeError(f"{name}: an ordered sequence is needed, for answers come by row; got {kind}")
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise InputTypeError(f"{name}: must be {wanted}, got {type(given).__name__}")
 
 
 def _as_tokens(tokens: Any, row: int) -> NDArray[np.int32]:

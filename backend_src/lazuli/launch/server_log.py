@@ -27,6 +27,7 @@ _NOISE = re.compile(
     r"|Failed to create instance|failed to load '|which has no loaded version"
 )
 _FAILED_LOAD = re.compile(r"failed to load '(?P<model>[^']+)' version \d+: (?P<reason>.*)", re.DOTALL)
+_OWN_ERROR = "ConfigError: "
 _POLL_S = 0.1
 
 
@@ -108,7 +109,9 @@ def _headline(reason: str) -> str:
 
 
 def _without_code(reason: str) -> str:
-    return re.sub(r"^(Internal|Invalid argument|Unavailable|Unsupported): ", "", reason).strip()
+    text = re.sub(r"^(Internal|Invalid argument|Unavailable|Unsupported): ", "", reason).strip()
+    # Our own complaints say all in one line; where in the code they were raised is of use for other errors only.
+    return text if not text.startswith(_OWN_ERROR) else _headline(text).removeprefix(_OWN_ERROR)
 
 
 def _message(line: str) -> str:

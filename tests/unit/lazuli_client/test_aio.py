@@ -6,6 +6,7 @@ import pytest
 
 from lazuli_client import (
     AsyncLazuliClient,
+    ClosedError,
     ConnectionFailedError,
     InvalidInputError,
     UnavailableError,
@@ -203,3 +204,32 @@ async def test_iter_survives_a_broken_stream(fake, no_sleep, after):
     async with client_of(fake.AsyncTransport(transport)) as client:
         assert np.array_equal(await collect(client.embed_iter(TEXTS), 23), reference(fake, TEXTS))
     assert len(transport.streams) == 2
+
+
+async def test_a_closed_client_says_so(fake):
+    transport = fake.AsyncTransport(fake.Transport())
+    client = client_of(transport)
+    await client.close()
+    await client.close()
+    for use in (
+        lambda: client.embed("one"),
+        lambda: client.embed(TEXTS),
+        lambda: client.embed_tokens([[1]]),
+        lambda: anext(client.embed_batches([TEXTS])),
+        lambda: anext(client.embed_iter(TEXTS)),
+    ):
+        with pytest.raises(ClosedError, match="the client is closed"):
+            await use()
+    assert isinstance((await client.health()).error, ClosedError)
+    assert transport.inner.is_closed
+    assert transport.inner.requests == []
+
+
+async def test_arguments_of_a_wrong_type(fake):
+    async with client_of(fake.AsyncTransport(fake.Transport())) as client:
+        with pytest.raises(TypeError, match="ordered sequence"):
+            await client.embed({"a", "b"})
+        with pytest.raises(TypeError, match="got NoneType"):
+            await client.embed_tokens(None)
+        with pytest.raises(TypeError, match="got NoneType"):
+            client.embed_iter(None)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from lazuli_client import ConnectionFailedError, LazuliClient, cli
 from lazuli_client.__main__ import app
+from lazuli_client.errors import from_grpc_status
 
 
 @pytest.fixture
@@ -141,6 +142,12 @@ def test_interrupted_and_resumed(run, transport, tmp_path, monkeypatch):
             "dimensions: must be a positive integer",
         ),
         (("embed", "in.txt", "-o", "o.npy", "--timeout", "0.01"), 2, "timeout_s: 0.01, but at least 0.1"),
+        (("embed", "in.txt", "-o", "o.npy", "--timeout", "inf"), 2, "timeout_s: inf, but it must be"),
+        (("embed", "in.txt", "-o", "o.npy", "--instruction", "a\0b"), 2, "instruction: NUL at character 1"),
+        (("embed", "blank.jsonl", "-o", "o.npy"), 2, r"blank\.jsonl, line 2: blank"),
+        (("embed", "twice.csv", "-o", "o.npy"), 2, r"twice\.csv: 2 columns are named 'text'"),
+        (("embed", "bad.parquet", "-o", "o.npy"), 2, r"bad\.parquet: not Parquet"),
+        (("search", "bad.npy", "q"), 2, r"bad\.npy: not a \.npy file"),
         (("embed", "in.csv", "-o", "o.npy"), 2, "no column 'text'; there are: id, body"),
         (("embed", "bad.txt", "-o", "o.npy"), 2, r"bad\.txt, line 2: not valid UTF-8"),
         (("embed", "empty.txt", "-o", "o.npy"), 2, "there is no text in it"),
@@ -154,6 +161,10 @@ def test_errors_are_one_line(run, tmp_path, args, code, match):
     (tmp_path / "in.csv").write_text("id,body\n1,a\n")
     (tmp_path / "bad.txt").write_bytes(b"a\n\xff\n")
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "blank.jsonl").write_text('{"text": "a"}\n\n{"text": "b"}\n')
+    (tmp_path / "twice.csv").write_text("text,text\na,b\n")
+    (tmp_path / "bad.parquet").write_bytes(b"no parquet")
+    (tmp_path / "bad.npy").write_bytes(b"no numpy")
     assert re.search(match, error_of(run(*args, code=code)))
     assert not (tmp_path / "o.npy").exists()
 
@@ -166,6 +177,19 @@ def test_a_missing_server_is_one_line(run, transport, tmp_path):
     (tmp_path / "in.txt").write_text("a\n")
     for args in (("embed", "in.txt", "-o", "o.npy"), ("search", "in.txt", "q")):
         assert "failed to connect to all addresses; is the server running?" in error_of(run(*args, code=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+
+
+def test_a_server_without_this_door_is_hinted_at(run, transport, tmp_path):
+    def missing(request):
+        raise from_grpc_status("NOT_FOUND", f"Request for unknown model: {request.model!r} is not found")
+
+    transport.hook = missing
+    (tmp_path / "in.txt").write_text("a\n")
+    for args in (("embed", "in.txt", "-o", "o.npy"), ("search", "in.txt", "q")):
+        error = error_of(run(*args, code=1))
+        assert "'embed' is not found" in error
+        assert "lazuli serve --door both" in error
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
@@ -193,3 +217,13 @@ def test_the_client_of_a_command():
     with client:
         assert client._settings.address == "h:1"
         assert (client._settings.rows_per_request, client._settings.max_in_flight) == (3, 2)
+
+
+def test_the_client_of_a_command_outlasts_a_restart(run, tmp_path, monkeypatch):
+    seen = []
+    make = cli.open_client
+    monkeypatch.setattr(cli, "open_client", lambda *args, **kw: seen.append(kw["retries"]) or make(*args, **kw))
+    (tmp_path / "in.txt").write_text("a\n")
+    run("embed", "in.txt", "-o", "o.npy")
+    run("search", "in.txt", "q")
+    assert seen == [cli.CLI_RETRIES] * 2

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from lazuli_client import (
+    ClosedError,
     ConnectionFailedError,
     DeadlineError,
     EmbedOptions,
@@ -211,6 +212,71 @@ def test_closing_closes_the_transport(fake):
     with client_of(transport):
         pass
     assert transport.is_closed
+
+
+@pytest.mark.parametrize("any_thread", [True, False])
+def test_a_closed_client_says_so(fake, any_thread):
+    transport = fake.Transport(any_thread=any_thread)
+    client = client_of(transport)
+    client.close()
+    client.close()
+    for use in (
+        lambda: client.embed("one"),
+        lambda: client.embed(TEXTS),
+        lambda: client.embed_tokens([[1]]),
+        lambda: next(client.embed_batches([TEXTS])),
+        lambda: next(client.embed_iter(TEXTS)),
+    ):
+        with pytest.raises(ClosedError, match="the client is closed"):
+            use()
+    assert isinstance(client.health().error, ClosedError)
+    assert transport.requests == []
+
+
+def test_closing_ends_what_waits_in_another_thread(fake):
+    under_way, released, caught = threading.Event(), threading.Event(), []
+
+    def wait(request):
+        under_way.set()
+        released.wait(5)
+
+    def work():
+        try:
+            client.embed(TEXTS)
+        except ClosedError as error:
+            caught.append(error)
+
+    client = client_of(fake.Transport(wait), max_in_flight=1)
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert under_way.wait(5)
+    closer = threading.Thread(target=client.close)
+    closer.start()
+    while not client._pool._shutdown:
+        closer.join(0.001)
+    released.set()
+    closer.join()
+    worker.join()
+    assert len(caught) == 1
+
+
+def test_retries_end_when_the_client_is_closed(fake, monkeypatch):
+    transport = fake.Transport(Failing(UnavailableError("full"), 99), any_thread=True)
+    client = client_of(transport)
+    monkeypatch.setattr("lazuli_client.client.time.sleep", lambda delay_s: client.close())
+    with pytest.raises(ClosedError):
+        client.embed("one")
+    assert len(transport.requests) == 1
+
+
+def test_arguments_of_a_wrong_type(fake):
+    with client_of(fake.Transport()) as client:
+        for use in (lambda: client.embed({"a", "b"}), lambda: client.embed({"a": 1})):
+            with pytest.raises(TypeError, match="ordered sequence"):
+                use()
+        for use in (lambda: client.embed_tokens(None), lambda: client.embed_iter(None)):
+            with pytest.raises(TypeError, match="got NoneType"):
+                use()
 
 
 def test_batches_come_in_order_and_are_read_lazily(fake):

@@ -1,8 +1,10 @@
 import pytest
 
 from lazuli_client.errors import (
+    ClosedError,
     ConnectionFailedError,
     DeadlineError,
+    InputTypeError,
     InvalidInputError,
     LazuliError,
     ModelNotFoundError,
@@ -27,6 +29,15 @@ from lazuli_client.errors import (
         ("NOT_FOUND", "Request for unknown model: 'x' is not found", ModelNotFoundError),
         ("NOT_FOUND", "Request for unknown model: 'x' has no available versions", UnavailableError),
         ("UNIMPLEMENTED", "ModelInfer RPC doesn't support models with decoupled policy", UnsupportedError),
+        (
+            "UNAVAILABLE",
+            "DNS resolution failed for nowhere:1: C-ares status is not ARES_SUCCESS",
+            ConnectionFailedError,
+        ),
+        ("UNAVAILABLE", "errors resolving x:1: [field:hostname lookup error:not found]", ConnectionFailedError),
+        ("INTERNAL", "in ensemble 'embed', Stub process 'embedding_0_0' is not healthy.", UnavailableError),
+        ("INTERNAL", "Stub process is not healthy.", UnavailableError),
+        ("INVALID_ARGUMENT", "prompt_name: 'Stub process is not healthy' is not known", InvalidInputError),
         ("INTERNAL", "out of memory", ServerError),
         ("CANCELLED", "Channel closed!", ServerError),
     ],
@@ -64,7 +75,8 @@ def test_http_status(status, kind):
         ("[request id: 7] Exceeds maximum queue size", UnavailableError),
         ("Request for unknown model: 'x' has no available versions", UnavailableError),
         ("the engine is shutting down", UnavailableError),
-        ("Request for unknown model: 'x' is not found", ModelNotFoundError),
+        ("in ensemble 'x', Stub process 'embedding_0_0' is not healthy.", UnavailableError),
+        ("prompt_name: 'Stub process is not healthy' is not known", InvalidInputError),
         (
             'text[1]: 300 tokens, but at most 256 are allowed; shorten it or pass truncate="end"',
             InvalidInputError,
@@ -111,3 +123,29 @@ def test_errors_are_also_the_builtin_kind():
     assert issubclass(DeadlineError, TimeoutError)
     assert issubclass(ConnectionFailedError, ConnectionError)
     assert all(issubclass(kind, LazuliError) for kind in (ServerError, UnsupportedError, ModelNotFoundError))
+
+
+def test_a_dead_model_process_over_http_is_retried():
+    assert type(from_http_status(500, "Stub process 'embedding_0_0' is not healthy.")) is UnavailableError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        from_grpc_status("NOT_FOUND", "Request for unknown model: 'embed' is not found"),
+        from_http_status(404, "Request for unknown model: 'embed' is not found"),
+        from_stream_message("Request for unknown model: 'embed' is not found"),
+    ],
+)
+def test_a_missing_model_hints_at_the_door(error):
+    assert type(error) is ModelNotFoundError
+    assert str(error).startswith("Request for unknown model: 'embed' is not found; ")
+    assert "lazuli serve --door both" in str(error)
+
+
+def test_new_kinds_are_also_the_builtin_kind():
+    assert issubclass(InputTypeError, InvalidInputError)
+    assert issubclass(InputTypeError, TypeError)
+    assert issubclass(ClosedError, RuntimeError)
+    assert "closed" in str(ClosedError())
+    assert str(ClosedError().renumbered([1])) == str(ClosedError())

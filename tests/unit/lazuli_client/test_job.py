@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -139,6 +140,37 @@ def test_a_changed_input_is_refused(fake, source, tmp_path):
     with pytest.raises(FileError, match="input was"):
         run(fake, source, out)
     assert run.sent == []
+
+
+def test_a_touched_input_is_resumed(fake, source, tmp_path):
+    out = tmp_path / "out.npy"
+    interrupt(fake, source, out)
+    os.utime(source, ns=(7, 7))
+    summary, _ = run(fake, source, out)
+    assert summary.resumed == 8
+    assert summary.texts == ROWS
+
+
+def test_an_edit_of_the_same_size_is_refused(fake, source, tmp_path):
+    out = tmp_path / "out.npy"
+    interrupt(fake, source, out)
+    source.write_text(source.read_text().replace("text 3", "tent 3"))
+    os.utime(source, ns=(7, 7))
+    with pytest.raises(FileError, match="input was"):
+        run(fake, source, out)
+
+
+def test_a_full_disk_names_the_file(fake, source, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    out = tmp_path / "out.npy"
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "write", full)
+        with pytest.raises(FileError, match=r"out\.npy\.parts/output: No space left on device"):
+            run(fake, source, out)
+    summary, _ = run(fake, source, out)
+    assert summary.resumed == ROWS
 
 
 def test_a_model_of_other_dimensions_is_refused(fake, source, tmp_path, monkeypatch):

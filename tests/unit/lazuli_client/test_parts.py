@@ -147,3 +147,33 @@ def test_a_half_removed_folder_is_no_job(out, tmp_path):
     with Parts(out, MANIFEST) as parts:
         assert parts.num_rows == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_file(out, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError("[Errno 28] Error writing bytes to file")
+
+    with Parts(out, MANIFEST) as parts:
+        parts.append(table(1))
+        with monkeypatch.context() as patch:
+            patch.setattr(pa.ipc, "new_file", full)
+            with pytest.raises(FileError, match=r"part-000000000001-1\.arrow: \[Errno 28\]"):
+                parts.append(table(2))
+        assert parts.num_rows == 1
+        parts.append(table(2))
+        assert rows(parts) == [1, 2]
+
+
+def test_a_broken_part_and_a_broken_manifest_are_named(out, tmp_path):
+    with Parts(out, MANIFEST) as parts:
+        parts.append(table(1))
+    folder = tmp_path / "out.npy.parts"
+    (part,) = folder.glob("*.arrow")
+    part.write_bytes(b"broken")
+    with pytest.raises(FileError, match=r"part-000000000000-1\.arrow"):
+        Parts(out, MANIFEST)
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(FileError, match=r"manifest\.json: no manifest; start over with --no-resume"):
+        Parts(out, MANIFEST)
+    with Parts(out, MANIFEST, restart=True) as parts:
+        assert parts.num_rows == 0

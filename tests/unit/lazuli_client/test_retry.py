@@ -1,5 +1,6 @@
 import pytest
 
+from lazuli_client.cli import CLI_RETRIES
 from lazuli_client.errors import (
     ConnectionFailedError,
     DeadlineError,
@@ -8,12 +9,25 @@ from lazuli_client.errors import (
     UnavailableError,
 )
 from lazuli_client.retry import MIN_TIMEOUT_S, RetryPolicy
+from lazuli_client.settings import Settings
 
 
 def test_delays_double_up_to_the_cap():
     policy = RetryPolicy(retries=10, base_s=0.1, cap_s=1.0)
     assert [policy.delay_s(attempt, lambda: 1.0) for attempt in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert policy.delay_s(5000, lambda: 1.0) == 1.0
+
+
+def span_s(policy, uniform):
+    return sum(policy.delay_s(attempt, lambda: uniform) for attempt in range(policy.retries))
+
+
+@pytest.mark.parametrize(("retries", "seconds"), [(Settings().retries, 16), (CLI_RETRIES, 30)])
+def test_the_defaults_outlast_a_restart_of_the_server_within_the_timeout(retries, seconds):
+    policy = Settings(retries=retries).retry
+    assert span_s(policy, 0.5) == pytest.approx(seconds, rel=0.1)
+    assert span_s(policy, 0.0) > seconds / 2
+    assert span_s(policy, 1.0) < Settings().timeout_s
 
 
 def test_jitter_spreads_over_the_upper_half():

@@ -1,6 +1,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lazuli_client import EmbedOptions, LazuliClient, job
@@ -101,3 +103,40 @@ def test_the_prompt_is_the_querys_alone(client, transport, path):
     prompts = {request.parameters.get("prompt_name"): len(request.rows) for request in transport.requests}
     assert prompts["query"] == 1
     assert None in prompts
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("in.npy", b"", "not a .npy file"),
+        ("in.npy", b"no numpy at all", "not a .npy file"),
+        ("in.parquet", b"no parquet", "not Parquet"),
+        ("in.jsonl", b'{"text": "a", "embedding": [1, 2, 3, 4]}\n\n', "line 2: blank"),
+        ("in.jsonl", b'{"text": "a", "embedding": [1, 2, 3, 4]}\n{', "line 2: not JSON"),
+        ("in.jsonl", b'{"text": "a", "embedding": [1, 2, 3, 4]}\n{"text": "b"}', "line 2: no list 'embedding'"),
+        ("in.jsonl", b'{"embedding": [1, 2]}\n{"embedding": [1]}', "not the output of `lazuli embed`"),
+    ],
+)
+def test_broken_vectors_name_the_file(client, tmp_path, name, content, match):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=f"{name}.*{match}"):
+        search(client, path, "x", k=1, column="text")
+
+
+def test_a_cut_or_odd_npy_names_the_file(client, tmp_path):
+    path = tmp_path / "in.npy"
+    np.save(path, np.ones((9, 4), np.float32))
+    path.write_bytes(path.read_bytes()[:-16])
+    with pytest.raises(FileError, match=r"in\.npy: not a \.npy file"):
+        search(client, path, "x", k=1, column="text")
+    np.save(path, np.array([["a"]]))
+    with pytest.raises(FileError, match=r"in\.npy: must hold numbers"):
+        search(client, path, "x", k=1, column="text")
+
+
+def test_a_parquet_of_other_embeddings_names_the_file(client, tmp_path):
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"embedding": [[1.0], [1.0, 2.0]]}), path)
+    with pytest.raises(FileError, match=r"in\.parquet: column 'embedding' must hold lists of one size"):
+        search(client, path, "x", k=1, column="text")

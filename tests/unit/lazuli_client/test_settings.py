@@ -20,7 +20,7 @@ def test_another_scheme_is_refused(url):
         Settings(url=url)
 
 
-@pytest.mark.parametrize("timeout_s", [0.05, 0, -1, float("nan")])
+@pytest.mark.parametrize("timeout_s", [0.05, 0, -1, -float("inf")])
 def test_short_timeouts_are_refused_with_the_reason(timeout_s):
     with pytest.raises(ValueError, match=r"timeout_s.*at least 0\.1.*crash Triton 24\.10"):
         LazuliClient(timeout_s=timeout_s)
@@ -28,7 +28,13 @@ def test_short_timeouts_are_refused_with_the_reason(timeout_s):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("retries", -1), ("max_in_flight", 0), ("rows_per_request", 0), ("chars_per_request", 0)],
+    [
+        ("rows_per_request", 1025),
+        ("retries", -1),
+        ("max_in_flight", 0),
+        ("rows_per_request", 0),
+        ("chars_per_request", 0),
+    ],
 )
 def test_limits_out_of_range_are_named(name, value):
     with pytest.raises(ValueError, match=f"{name}: {value}"):
@@ -38,3 +44,56 @@ def test_limits_out_of_range_are_named(name, value):
 def test_unknown_protocol():
     with pytest.raises(ValueError, match='protocol: must be "grpc" or "http"'):
         Settings(protocol="smtp")
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), float("nan"), 1e9])
+def test_endless_timeouts_are_refused_with_the_reason(timeout_s):
+    with pytest.raises(ValueError, match=r"timeout_s: .*at most 86400 \(a day\): without a deadline.*wait for ever"):
+        LazuliClient(timeout_s=timeout_s)
+
+
+def test_the_servers_limit_of_rows_is_named():
+    assert Settings(rows_per_request=1024).rows_per_request == 1024
+    with pytest.raises(ValueError, match="the server takes at most 1024 rows"):
+        Settings(rows_per_request=1025)
+
+
+@pytest.mark.parametrize("url", ["h:1", "127.0.0.1:65535", "[::1]:8001", "a-b.example:8001", "my_host:1"])
+def test_addresses(url):
+    assert Settings(url=url).address == url
+    assert Settings(url=url, protocol="http").address == url
+
+
+def test_http_may_have_a_path():
+    assert Settings(url="http://proxy:80/lazuli/", protocol="http").address == "proxy:80/lazuli"
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("h:65536", "out of range"),
+        ("h:70000", "out of range"),
+        ("h:-1", "[Pp]ort"),
+        ("h:0", "no port"),
+        ("h", "no port"),
+        ("h:", "no port"),
+        ("h:x", "[Pp]ort"),
+        (":8001", "no host"),
+        ("a:b:1", "[Pp]ort"),
+        ("::1", "[Pp]ort"),
+        ("[::1:8001", "Invalid IPv6"),
+        ("h :1", "blank"),
+        ("h:1\n", "control"),
+        ("user@h:1", "more than"),
+        ("h:1?x=1", "more than"),
+    ],
+)
+def test_malformed_urls_are_refused(url, match, protocol):
+    with pytest.raises(ValueError, match=rf"(?s)^url: .*{match}.*give host:port"):
+        Settings(url=url, protocol=protocol)
+
+
+def test_grpc_has_no_path():
+    with pytest.raises(ValueError, match="more than a host and a port"):
+        Settings(url="h:1/path")

@@ -1,5 +1,4 @@
 import io
-import json
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -7,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lazuli_client.errors import FileError
-from lazuli_client.source import Source, fingerprint
+from lazuli_client.source import Source
 
 
 def texts_of(path, batch_rows=2, skip=0, **columns):
@@ -83,7 +82,8 @@ def test_jsonl(tmp_path):
     ("line", "match"),
     [
         ("nope", "line 2: not JSON"),
-        ("", "line 2: not JSON"),
+        ("", "line 2: blank"),
+        (" \t\r", "line 2: blank"),
         ("[1]", "line 2: must be a JSON object, got list"),
         ('{"title": "x", "id": 1}', "line 2: no column 'text'; there are: title, id"),
         ('{"text": null}', "line 2: 'text' must be a string, got NoneType"),
@@ -118,6 +118,7 @@ def test_csv_field_longer_than_the_modules_default(tmp_path):
     [
         ("id,title\n1,a\n", "no column 'text'; there are: id, title"),
         ("", "no column 'text'; there are: none"),
+        ("text,id,text\na,1,b\n", r"in\.csv: 2 columns are named 'text'"),
         ("id,text\n1,a\n2\n", "line 3: 1 fields, but the header has 2"),
         ("id,text\n1,a,b\n", "line 2: 3 fields, but the header has 2"),
         ('id,text\n1,"a\n', "not CSV"),
@@ -168,10 +169,20 @@ def test_places(tmp_path):
     assert Source(tmp_path / "a.csv").place(3).endswith("a.csv, row 3")
 
 
-def test_fingerprint_changes_with_the_file(tmp_path):
-    path = write(tmp_path, "in.txt", "a")
-    before = fingerprint(path)
-    assert fingerprint(path) == before
-    path.write_text("ab")
-    assert fingerprint(path) != before
-    assert json.dumps(before)
+def test_a_kept_column_twice_is_refused_another_is_no_matter(tmp_path):
+    path = write(tmp_path, "in.csv", "text,id,id,x,x\na,1,2,3,4\n")
+    with pytest.raises(FileError, match="2 columns are named 'id'"):
+        texts_of(path, keep=["id"])
+    assert texts_of(path) == ["a"]
+
+
+def test_broken_parquet_names_the_file(tmp_path):
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"text": [f"text {row}" for row in range(5000)]}), path, compression="snappy")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff" * 2000 + whole[2004:])
+    with pytest.raises(FileError, match=r"in\.parquet: not Parquet"):
+        texts_of(path)
+    path.write_bytes(whole[:-20])
+    with pytest.raises(FileError, match=r"in\.parquet: not Parquet"):
+        Source(path).num_rows()

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from lazuli_client import InvalidInputError
-from lazuli_client.texts import as_text, as_texts, as_token_lists
+from lazuli_client.errors import InputTypeError
+from lazuli_client.texts import as_text, as_texts, as_token_lists, check_stream
 
 
 @pytest.mark.parametrize("texts", [["a", "b"], ("a", "b"), np.array(["a", "b"]), np.array(["a", "b"], dtype=object)])
@@ -71,3 +72,33 @@ def test_token_lists():
 def test_bad_token_lists_are_named(rows, match):
     with pytest.raises(InvalidInputError, match=match):
         as_token_lists(rows)
+
+
+@pytest.mark.parametrize("given", [{"a", "b"}, frozenset("a"), {"a": 1}, {"a": 1}.keys()])
+@pytest.mark.parametrize("function", [as_texts, as_token_lists, check_stream])
+def test_what_has_no_order_is_refused(function, given):
+    with pytest.raises(TypeError, match="an ordered sequence is needed") as caught:
+        function(given)
+    assert isinstance(caught.value, InvalidInputError)
+
+
+@pytest.mark.parametrize("given", [None, 3, b"bytes"])
+@pytest.mark.parametrize("function", [as_texts, as_token_lists, check_stream])
+def test_what_is_no_sequence_is_a_type_error(function, given):
+    with pytest.raises(InputTypeError, match=f"(text|input_ids): must be .*, got {type(given).__name__}"):
+        function(given)
+
+
+def test_generators_and_values_have_an_order():
+    assert as_texts(text for text in "ab") == ["a", "b"]
+    assert as_texts({1: "a"}.values()) == ["a"]
+
+
+async def _texts():
+    yield "a"
+
+
+def test_an_asynchronous_stream_is_for_the_asyncio_client_only():
+    check_stream(_texts(), may_be_async=True)
+    with pytest.raises(InputTypeError, match="got async_generator"):
+        check_stream(_texts())

@@ -1,7 +1,9 @@
 """The real transports, against servers in this process that speak the wire format."""
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +17,7 @@ from tritonclient.utils import deserialize_bytes_tensor
 
 from lazuli_client import (
     AsyncLazuliClient,
+    ClosedError,
     ConnectionFailedError,
     DeadlineError,
     InvalidInputError,
@@ -37,6 +40,8 @@ def behave(texts: list[str], released: threading.Event) -> tuple[str, int, str] 
         return "UNAVAILABLE", 503, "Exceeds maximum queue size"
     if "long" in texts:
         return "INVALID_ARGUMENT", 400, f"text[{texts.index('long')}]: too long"
+    if "stub" in texts:
+        return "INTERNAL", 500, "in ensemble 'embed', Stub process 'embedding_0_0' is not healthy."
     if "crash" in texts:
         return "INTERNAL", 500, "it broke"
     return None
@@ -205,6 +210,11 @@ def test_sync_from_many_threads(server, fake):
     assert all(np.array_equal(result, expected) for result in results)
 
 
+def test_a_dead_model_process_is_unavailable(server):
+    with LazuliClient(server.url, **settings_of(server)) as client, pytest.raises(UnavailableError, match="healthy"):
+        client.embed("stub")
+
+
 def test_sync_unknown_model(server):
     with LazuliClient(server.url, **settings_of(server, model="other")) as client:
         with pytest.raises(ModelNotFoundError, match="unknown model"):
@@ -237,6 +247,80 @@ async def test_nobody_there(protocol):
     async with AsyncLazuliClient(address, protocol=protocol, retries=0, timeout_s=5) as client:
         with pytest.raises(ConnectionFailedError):
             await client.embed("a")
+
+
+@pytest.fixture
+def slow_to_accept(grpc_server):
+    """The address of a gate before the server that lets a connection through only after 0.4 s."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    host, port = grpc_server.url.split(":")
+    ends = []
+
+    def pump(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+        except OSError:
+            pass
+
+    def serve():
+        while True:
+            try:
+                near = listener.accept()[0]
+            except OSError:
+                return
+            time.sleep(0.4)
+            far = socket.create_connection((host, int(port)))
+            ends.extend((near, far))
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=pump, args=pair, daemon=True).start()
+
+    gate = threading.Thread(target=serve)
+    gate.start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    gate.join()
+    for end in ends:
+        end.close()
+
+
+async def test_a_server_that_is_slow_to_connect_to_is_waited_for(slow_to_accept):
+    with LazuliClient(slow_to_accept, retries=0, timeout_s=10) as client:
+        assert len(client.embed("a")) == 1
+    async with AsyncLazuliClient(slow_to_accept, retries=0, timeout_s=10) as client:
+        assert len(await client.embed("a")) == 1
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+async def test_a_name_that_does_not_resolve(protocol):
+    address = "no-such-host.invalid:8001"
+    with (
+        LazuliClient(address, protocol=protocol, retries=0, timeout_s=20) as client,
+        pytest.raises(ConnectionFailedError),
+    ):
+        client.embed("a")
+    async with AsyncLazuliClient(address, protocol=protocol, retries=0, timeout_s=20) as client:
+        with pytest.raises(ConnectionFailedError):
+            await client.embed("a")
+
+
+async def test_use_after_close(server):
+    client = LazuliClient(server.url, **settings_of(server))
+    with client:
+        client.embed(TEXTS)
+    for texts in ("a", TEXTS):
+        with pytest.raises(ClosedError, match="the client is closed"):
+            client.embed(texts)
+    with pytest.raises(ClosedError, match="the client is closed"):
+        next(client.embed_iter(TEXTS))
+    used = AsyncLazuliClient(server.url, **settings_of(server))
+    async with used:
+        await used.embed(TEXTS)
+    with pytest.raises(ClosedError, match="the client is closed"):
+        await used.embed("a")
+    with pytest.raises(ClosedError, match="the client is closed"):
+        await anext(used.embed_iter(TEXTS))
 
 
 async def test_a_dropped_http_connection(http_server):

@@ -68,3 +68,11 @@ def test_the_reason_of_a_failure(tmp_path, text, reason):
     path = tmp_path / "log"
     path.write_text(text)
     assert failure_reason(path) == reason
+
+
+def test_a_complaint_of_ours_is_one_line(tmp_path):
+    reason = "ConfigError: checkpoint: 'x' is no folder\\n\\nAt:\\n  /lib/checkpoint.py(63): resolve_checkpoint\\n"
+    log = tmp_path / "server.log"
+    head = "E1129 16:00:00.000000 1 model_lifecycle.cc:642]"
+    log.write_text(f"{head} \"failed to load 'embedding' version 1: Internal: {reason}\"\n")
+    assert failure_reason(log) == "model embedding: checkpoint: 'x' is no folder"
