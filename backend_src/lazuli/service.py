@@ -45,6 +45,7 @@ class EmbeddingService:
         self.engine = _on_passing_thread(lambda: Engine(config, choose_device(config.device, gpu_index)))
         self._request_type: type[EmbedRequest] = StreamRequest if streaming else UnaryRequest
         budget = self.engine.token_budget
+        _log.info("engine: %s on %s, %d tokens a batch", config.checkpoint, self.engine.device, budget)
         self._scheduler = Scheduler(
             token_budget=budget,
             max_sequences=config.max_batch_sequences,
