@@ -6,6 +6,7 @@ static buffer, where graphs expect them; being on one stream, the next batch can
 """
 
 import logging
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from lazuli.graph import Action, Bucket, BucketRule, GraphCache
 from lazuli.lazy_tensor import CudaTensor, PinnedPool
 
 _log = logging.getLogger(__name__)
+_CORES_TO_SPIN = 8
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class CudaStepper:
         # Products that are split along K would add their parts in bfloat16, and only for some numbers of tokens: a text
         # alone and in a batch would differ by that.
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        # A batch in flight has one thread waiting for it: with cores to spare it may spin.
+        self._spin = len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN
         self._encoder = encoder
         self._rule = rule
         self._graphs: GraphCache[CapturedGraph] = GraphCache(max_graphs if encoder.capturable else 0)
@@ -83,7 +87,8 @@ class CudaStepper:
             try:
                 inputs = self._upload(batch, sizes, staging)
                 output = self._run(action, sizes, inputs)
-                return CudaTensor(output[: batch.num_sequences], self._result_pool, staging, self._staging_pool)
+                result = output[: batch.num_sequences]
+                return CudaTensor(result, self._result_pool, staging, self._staging_pool, spin=self._spin)
             except Exception:
                 self._stream.synchronize()  # the copy may still read the staging buffer
                 self._staging_pool.give_back(staging)
