@@ -71,7 +71,7 @@ class FakeEvent:
     failure: Exception | None = None
 
     def __init__(self, blocking):
-        assert blocking, "a spinning wait takes a core from others"
+        self.blocking = blocking
         self.recorded = self.waited = 0
 
     def record(self):
@@ -95,8 +95,12 @@ class TestCudaTensor:
     def pools(self):
         return PinnedPool(64, pin_memory=False), PinnedPool(16, pin_memory=False)
 
-    def make(self, pools, values):
-        return CudaTensor(values, pools[0], pools[1].take(), pools[1])
+    def make(self, pools, values, spin=False):
+        return CudaTensor(values, pools[0], pools[1].take(), pools[1], spin=spin)
+
+    @pytest.mark.parametrize("spin", [True, False])
+    def test_waiting_takes_a_core_only_if_it_may(self, pools, spin):
+        assert self.make(pools, torch.ones(1, 1), spin)._event.blocking is not spin
 
     def test_values_of_fewer_bytes_than_the_buffer(self, pools):
         values = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
