@@ -28,6 +28,11 @@ def port_flags(ports):
     return [f"--{name}-port={port}" for name, port in zip(("http", "grpc", "metrics"), ports, strict=True)]
 
 
+def shared_memory_of(launcher):
+    """Names of the regions that the servers of a launcher made."""
+    return [name for name in os.listdir("/dev/shm") if name.startswith("lazuli_") and f"_{launcher}_" in name]
+
+
 class Serving:
     """A `lazuli serve` whose output is read while it runs."""
 
@@ -91,9 +96,9 @@ def test_printed_examples_work_when_pasted_and_ctrl_c_stops(serving, door):
     assert len(answer["embedding"]) == 384
     shown = subprocess.run(python, shell=True, capture_output=True, check=True, timeout=60, text=True).stdout
     assert "384" in shown if door == "stream" else shown.startswith("[[")
+    assert shared_memory_of(serve.process.pid) != []
     assert serve.interrupt() == 0
-    prefix = f"lazuli_{serve.process.pid}_"
-    assert [name for name in os.listdir("/dev/shm") if prefix in name] == []
+    assert shared_memory_of(serve.process.pid) == []
 
 
 def test_serve_says_which_port_is_taken(serving, server):
