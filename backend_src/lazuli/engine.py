@@ -63,10 +63,11 @@ class Engine:
 
     def warm_up(self) -> None:
         """Run batches of several sizes, so that the first request finds kernels, graphs and buffers ready."""
+        repeats = 1 if self.device.type == "cpu" else 3  # on a GPU: eager, capture, replay
         for lengths in _WARM_UP_LENGTHS:
             chosen = lengths[: self._max_batch_sequences]
             fitting = [min(length, self.limits.max_positions) for length in chosen]
-            for _ in range(3):  # eager, capture, replay
+            for _ in range(repeats):
                 self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
 
     def embed_ids(self, rows: SequenceOf[np.ndarray], normalize: bool = True) -> np.ndarray:
@@ -116,8 +117,8 @@ def choose_device(name: str | None, gpu_index: int | None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, cuda:N") from None
-    if device.type not in ("cpu", "cuda"):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, cuda:N")
     if device.type == "cpu":
         return device
