@@ -14,7 +14,10 @@ PIP := $(VENV)/bin/python -m pip -q --disable-pip-version-check
 RUN_STAMP := $(VENV)/.installed-torch-$(TORCH)
 DEV_STAMP := $(VENV)/.installed-torch-$(TORCH)-dev
 
-.PHONY: help serve doctor test check format report env dev-env clean
+# The machine's own Python where no .venv was made, or where PYTHON was given: it is the one that has a torch for the GPU.
+GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(VENV)/bin/python),$(PYTHON)),$(PYTHON))
+
+.PHONY: help serve doctor test test-gpu check format report bundle env dev-env clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -29,6 +32,9 @@ doctor: env  ## Say what is missing on this machine
 test: dev-env  ## Run all tests (CPU; starts real servers); ARGS="..." goes to pytest
 	$(VENV)/bin/python -m pytest $(ARGS)
 
+test-gpu:  ## Run the tests that need a CUDA device, with .venv if there is one, else with PYTHON; needs no network
+	PYTHONPATH=backend_src:client:perf$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m pytest tests/gpu tests/unit/lazuli/triton_kernels $(ARGS)
+
 check: dev-env  ## Format, lint, types and unit tests
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
@@ -38,6 +44,9 @@ check: dev-env  ## Format, lint, types and unit tests
 format: dev-env  ## Rewrite the sources in the project's format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+bundle:  ## Pack server, packages and source for a GPU machine without a network; ARGS="..." as in perf/bundle.sh --help
+	perf/bundle.sh $(ARGS)
 
 report: dev-env  ## Render the performance report from perf/results
 	$(VENV)/bin/python perf/report.py $(ARGS)

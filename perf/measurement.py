@@ -21,7 +21,7 @@ class Measurement:
 
     Attributes:
         system: What was measured, with its version.
-        level: `engine` (in process) or `server` (through the network).
+        level: `kernel` (one kernel), `engine` (in process) or `server` (through the network).
         suite: latency, throughput, concurrency, ...
         model: Checkpoint.
         dtype: Of the computation.

@@ -17,6 +17,8 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
+from kernel_report import kernel_tables
+
 PERF = Path(__file__).parent
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
 # Columns of a table, in this order, where any line has them: key -> (title, format).
@@ -110,6 +112,8 @@ def plot(lines: list[Line], title: str, path: Path) -> None:
 
 def section(name: str, lines: list[Line], plots: Path, link: str) -> str:
     """Everything about one result file."""
+    if lines[0]["level"] == "kernel":
+        return "\n\n".join([f"### {name}", _provenance(lines), *kernel_tables(lines)])
     parts = [f"### {name}", _provenance(lines)]
     for suite, members in _by_suite(compare(lines)).items():
         picture = plots / f"{name.replace('/', '-')}-{suite}.svg"
@@ -159,6 +163,8 @@ def _provenance(lines: list[Line]) -> str:
 
 
 def _label(line: Line) -> str:
+    if line["suite"] == "parts":
+        return f"{line['protocol']} {line['len']}: {line['note']}"
     keys = ("system", "dtype", "protocol")
     work = f"{line['len']} tokens × {line.get('batch', 1)}" if "len" in line else ""
     clients = f", {line['concurrency']} at once" if "concurrency" in line else ""

@@ -14,7 +14,19 @@ from lazuli.errors import ConfigError
 DEFAULT_CHECKPOINT = "all-MiniLM-L6-v2"
 DTYPES = ("float32", "bfloat16")
 POOLINGS = ("mean", "cls", "last")
+GRAPH_CAPTURES = ("idle", "lazy", "off")
 DEFAULT_INSTRUCTION_TEMPLATE = "{instruction}{text}"
+
+_POSITIVE = (
+    "token_budget",
+    "max_queued_tokens",
+    "threads",
+    "max_batch_sequences",
+    "max_in_flight",
+    "graph_max_tokens",
+    "graph_memory_mb",
+    "max_graphs",
+)
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,16 @@ class EngineConfig:
         max_batch_sequences: Most sequences in one batch.
         max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks; auto is four budgets.
         max_in_flight: Batches on the device or on their way back at the same time.
-        graph_token_step: Token counts are padded up to a multiple of this for CUDA graphs (4 of them from 2048 on).
-        graph_max_tokens: Larger batches always run eagerly: there launching costs nothing.
-        max_graphs: Most CUDA graphs kept; the least recently used goes first. 0 turns graphs off.
+        graph_capture: When CUDA graphs are captured. `idle`: before the engine is ready, in idle gaps, and for a small
+            share of the time, while a larger graph stands in; `lazy`: when a size is asked for again; `off`: never.
+        graph_max_tokens: Larger batches always run eagerly; auto measures where that is as quick, at most the token
+            budget.
+        graph_memory_mb: Most device memory of all graphs, in MB of 2^20 bytes; the least recently used goes first.
+        max_graphs: Most CUDA graphs kept.
+        graph_start_s: Most seconds of captures before the engine is ready; the others follow in idle gaps.
+        graph_busy_ms: Most milliseconds of captures a second while requests come in.
+        cache_dir: Folder of compiled kernels and of profiles of the graphs that were used; auto is `lazuli` in the
+            user's cache folder.
         threads: CPU threads of the engine; auto is one per core that the process may use.
         reply_threads: Threads that wait for results and send answers.
     """
@@ -47,20 +66,25 @@ class EngineConfig:
     max_batch_sequences: int = 512
     max_queued_tokens: int | None = None
     max_in_flight: int = 2
-    graph_token_step: int = 64
-    graph_max_tokens: int = 8192
+    graph_capture: str = "idle"
+    graph_max_tokens: int | None = None
+    graph_memory_mb: int = 2048
     max_graphs: int = 128
+    graph_start_s: float = 4.0
+    graph_busy_ms: int = 10
+    cache_dir: str | None = None
     threads: int | None = None
     reply_threads: int = 4
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("pooling", self.pooling, POOLINGS)
-        for name in ("token_budget", "max_queued_tokens", "threads"):
+        if self.graph_capture not in GRAPH_CAPTURES:
+            raise ConfigError(f"graph_capture: {self.graph_capture!r} is not one of {', '.join(GRAPH_CAPTURES)}")
+        for name in _POSITIVE:
             _check_at_least(name, getattr(self, name), 1)
-        for name in ("max_batch_sequences", "max_in_flight", "graph_token_step", "graph_max_tokens"):
-            _check_at_least(name, getattr(self, name), 1)
-        _check_at_least("max_graphs", self.max_graphs, 0)
+        for name in ("graph_start_s", "graph_busy_ms"):
+            _check_at_least(name, getattr(self, name), 0)
         # One thread may wait for each batch in flight, and one more must be free to send.
         _check_at_least("reply_threads", self.reply_threads, self.max_in_flight + 1)
 
@@ -133,6 +157,6 @@ def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> Non
         raise ConfigError(f"{name}: {value!r} is not one of auto, {', '.join(choices)}")
 
 
-def _check_at_least(name: str, value: int | None, least: int) -> None:
+def _check_at_least(name: str, value: float | None, least: int) -> None:
     if value is not None and value < least:
         raise ConfigError(f"{name}: must be at least {least}, got {value}")

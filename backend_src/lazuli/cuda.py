@@ -7,39 +7,34 @@ static buffer, where graphs expect them; being on one stream, the next batch can
 
 import logging
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
-from lazuli.attention.base import AttentionMetadata
 from lazuli.batch import RaggedBatch
+from lazuli.buckets import Bucket, dummy_lengths
 from lazuli.encoder import Encoder, EncoderInputs
-from lazuli.graph import Action, Bucket, BucketRule, GraphCache
+from lazuli.graph import Action, GraphCache
+from lazuli.input_buffer import InputBuffer
 from lazuli.lazy_tensor import CudaTensor, PinnedPool
+from lazuli.recorder import CapturedGraph, GraphRecorder
 
 _log = logging.getLogger(__name__)
 _CORES_TO_SPIN = 8
-
-
-@dataclass(frozen=True)
-class CapturedGraph:
-    """A graph with the tensor that it writes, and the inputs that it reads."""
-
-    graph: torch.cuda.CUDAGraph
-    output: torch.Tensor
-    inputs: EncoderInputs
+_PINNED_BUFFERS = 4
+_TIMED_RUNS = 3
 
 
 class CudaStepper:
-    """Runs batches on one GPU. `step` is for one thread."""
+    """Runs batches on one GPU. For one thread."""
 
     def __init__(
         self,
         encoder: Encoder,
         device: torch.device,
-        rule: BucketRule,
-        max_graphs: int,
+        graphs: GraphCache[CapturedGraph],
         max_tokens: int,
         max_sequences: int,
     ) -> None:
@@ -48,8 +43,7 @@ class CudaStepper:
         Args:
             encoder: On `device`.
             device: The GPU.
-            rule: Which batches share a graph.
-            max_graphs: Most graphs kept; none if the encoder cannot be captured.
+            graphs: Decides which batches run as graphs.
             max_tokens: Most tokens of any batch or bucket.
             max_sequences: Most sequences of any batch or bucket.
         """
@@ -59,106 +53,123 @@ class CudaStepper:
         # A batch in flight has one thread waiting for it: with cores to spare it may spin.
         self._spin = len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN
         self._encoder = encoder
-        self._rule = rule
-        self._graphs: GraphCache[CapturedGraph] = GraphCache(max_graphs if encoder.capturable else 0)
+        self.graphs = graphs
+        self._recorder = GraphRecorder(encoder, device)
         self._stream = torch.cuda.Stream(device)
-        self._graph_pool = torch.cuda.graph_pool_handle()
-        num_inputs = _num_inputs(max_tokens, max_sequences)
-        self._inputs = torch.zeros(num_inputs, dtype=torch.int32, device=device)
-        self._staging_pool = PinnedPool(num_inputs * 4)
-        self._result_pool = PinnedPool(max_sequences * encoder.shape.hidden_size * 4)
+        self._input_buffer = InputBuffer(max_tokens, max_sequences, device)
+        result_bytes = max_sequences * encoder.shape.hidden_size * 4
+        self._result_pool = PinnedPool(result_bytes, pin_memory=device.type == "cuda")
+        for pool in (self._input_buffer.staging_pool, self._result_pool):
+            pool.reserve(_PINNED_BUFFERS)  # allocating one later would wait for the device
         torch.cuda.synchronize(device)  # the buffer was zeroed on another stream
-
-    @property
-    def graphs(self) -> GraphCache[CapturedGraph]:
-        """The graph cache, for its counters."""
-        return self._graphs
 
     @torch.inference_mode()
     def step(self, batch: RaggedBatch) -> CudaTensor:
         """Queue a batch; returns before the device is done."""
-        bucket = self._rule.bucket(batch.num_tokens, batch.num_sequences, batch.max_seqlen)
-        action = self._graphs.next_action(bucket)
-        exact = Bucket(batch.num_tokens, batch.num_sequences, batch.max_seqlen)
-        sizes = exact if bucket is None or action is Action.EAGER else bucket
-        self._graphs.counters.padded_tokens += sizes.num_tokens - batch.num_tokens
-        staging = self._staging_pool.take()
+        action, sizes = self.graphs.choose(Bucket(batch.num_tokens, batch.num_sequences, batch.max_seqlen))
+        if action is Action.CAPTURE:
+            action = Action.REPLAY if self.capture(sizes) else Action.EAGER
+            self.graphs.count(action)
+        return self._queue(batch, sizes, self._replay if action is Action.REPLAY else self._run)
+
+    def capture(self, bucket: Bucket) -> bool:
+        """Make the graph of a bucket. Work in flight is not waited for, unless the capture fails."""
+        if not self.graphs.fits(self._recorder.expected_pool_bytes(bucket.num_tokens)):
+            _log.warning("a graph of %s would take more than graph_memory_mb; such batches run eagerly", bucket)
+            self.graphs.bar(bucket)
+            return False
+        start = time.perf_counter()
+        captured = self._try_capture(bucket)
+        self.graphs.counters.capture_s += time.perf_counter() - start
+        if captured is None:
+            self.graphs.bar(bucket)
+            return False
+        self.graphs.store(bucket, captured, captured.own_bytes, self._recorder.pool_bytes)
+        if not len(self.graphs):
+            self._recorder.renew_pool()
+        return bucket in self.graphs
+
+    def limit(self, max_tokens: int) -> None:
+        """Run larger batches eagerly from now on."""
+        self.graphs.limit(max_tokens)
+        if not len(self.graphs):
+            self._recorder.renew_pool()
+
+    def time_eager(self, bucket: Bucket) -> float:
+        """Seconds of one of several eager runs queued behind each other."""
+        return self._time(bucket, self._run)
+
+    def time_replay(self, bucket: Bucket) -> float:
+        """Seconds of a replay of a bucket that has a graph."""
+        return self._time(bucket, self._replay)
+
+    def run_dummy(self, bucket: Bucket) -> None:
+        """Run a bucket eagerly and wait: kernels are compiled and loaded, and the memory it takes is measured."""
+        self._queue(dummy_batch(bucket), bucket, self._measure).result()
+
+    @torch.inference_mode()
+    def _queue(
+        self, batch: RaggedBatch, sizes: Bucket, run: Callable[[Bucket, EncoderInputs], torch.Tensor]
+    ) -> CudaTensor:
+        staging_pool = self._input_buffer.staging_pool
+        staging = staging_pool.take()
         with torch.cuda.stream(self._stream):
             try:
-                inputs = self._upload(batch, sizes, staging)
-                output = self._run(action, sizes, inputs)
-                result = output[: batch.num_sequences]
-                return CudaTensor(result, self._result_pool, staging, self._staging_pool, spin=self._spin)
+                inputs = self._input_buffer.upload(batch, sizes, staging)
+                self._encoder.plan(inputs)
+                result = run(sizes, inputs)[: batch.num_sequences]
+                return CudaTensor(result, self._result_pool, staging, staging_pool, spin=self._spin)
             except Exception:
                 self._stream.synchronize()  # the copy may still read the staging buffer
-                self._staging_pool.give_back(staging)
+                staging_pool.give_back(staging)
                 raise
 
-    def _upload(self, batch: RaggedBatch, sizes: Bucket, staging: torch.Tensor) -> EncoderInputs:
-        """Lay the batch out in pinned memory as it lies on the device, and queue one copy."""
-        num_inputs = _num_inputs(sizes.num_tokens, sizes.num_sequences)
-        host = staging.view(torch.int32)[:num_inputs]
-        _fill(host.numpy(), batch, sizes)
-        device_buffer = self._inputs[:num_inputs]
-        device_buffer.copy_(host, non_blocking=True)
-        return _views(device_buffer, batch.cu_seqlens, sizes)
+    def _run(self, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
+        return self._encoder.encode(inputs)
 
-    def _run(self, action: Action, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
-        if action is Action.CAPTURE and not self._capture(sizes, inputs):
-            action = Action.EAGER
-        if action is Action.EAGER:
-            self._graphs.counters.eager += 1
+    def _measure(self, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
+        with self._recorder.measured(sizes.num_tokens):
             return self._encoder.encode(inputs)
-        captured = self._graphs.get(sizes)
+
+    def _replay(self, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
+        captured = self.graphs.get(sizes)
         captured.graph.replay()
-        self._graphs.counters.replayed += 1
         return captured.output
 
-    def _capture(self, bucket: Bucket, inputs: EncoderInputs) -> bool:
-        """Record the kernels of a bucket; nothing runs yet, and work in flight is not waited for."""
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: what other threads do with the device meanwhile cannot break the capture.
-        graph.capture_begin(pool=self._graph_pool, capture_error_mode="thread_local")
+    @torch.inference_mode()
+    def _try_capture(self, bucket: Bucket) -> CapturedGraph | None:
+        """Capture; if that fails, run the bucket eagerly, which loads whatever it needs, and try once more."""
+        with torch.cuda.stream(self._stream):
+            for attempt in (1, 2):
+                inputs = self._input_buffer.inputs(dummy_batch(bucket).cu_seqlens, bucket)
+                try:
+                    self._encoder.plan(inputs)
+                    return self._recorder.capture(inputs)
+                except Exception:
+                    _log.warning("capture %d of %s failed", attempt, bucket, exc_info=True)
+                if attempt == 1 and not self._try_dummy(bucket):
+                    break
+        return None
+
+    def _try_dummy(self, bucket: Bucket) -> bool:
         try:
-            try:
-                output = self._encoder.encode(inputs)
-            finally:
-                graph.capture_end()  # raises as well if what failed has invalidated the capture
+            self.run_dummy(bucket)
         except Exception:
-            _log.exception("capture of %s failed; batches of this size run eagerly", bucket)
-            self._graphs.bar(bucket)
-            # torch still records to the pool of an invalidated capture, and refuses to begin another there.
-            self._graph_pool = torch.cuda.graph_pool_handle()
+            _log.warning("an eager run of %s failed too", bucket, exc_info=True)
             return False
-        self._graphs.store(bucket, CapturedGraph(graph, output, inputs))
         return True
 
-
-def _num_inputs(num_tokens: int, num_sequences: int) -> int:
-    """int32 numbers of a batch: ids, positions, cu_seqlens, normalise flags."""
-    return 2 * num_tokens + 2 * num_sequences + 1
-
-
-def _fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
-    """Write a batch into an int32 buffer, padded to `sizes`: id 0 for tokens, empty for sequences."""
-    ids, positions, cu_seqlens, normalize = np.split(buffer, _offsets(sizes))
-    ids[: batch.num_tokens] = batch.input_ids
-    ids[batch.num_tokens :] = 0
-    positions[: batch.num_tokens] = batch.position_ids
-    positions[batch.num_tokens :] = 0
-    cu_seqlens[: batch.num_sequences + 1] = batch.cu_seqlens
-    cu_seqlens[batch.num_sequences + 1 :] = batch.num_tokens
-    normalize[: batch.num_sequences] = batch.normalize
-    normalize[batch.num_sequences :] = 0
+    def _time(self, bucket: Bucket, run: Callable[[Bucket, EncoderInputs], torch.Tensor]) -> float:
+        batch = dummy_batch(bucket)
+        self._queue(batch, bucket, run).result()
+        start = time.perf_counter()
+        results = [self._queue(batch, bucket, run) for _ in range(_TIMED_RUNS)]
+        for result in results:
+            result.result()
+        return (time.perf_counter() - start) / _TIMED_RUNS
 
 
-def _views(buffer: torch.Tensor, cu_seqlens_cpu: np.ndarray, sizes: Bucket) -> EncoderInputs:
-    """The parts of a device buffer that `_fill` laid out: views, since graphs keep their addresses."""
-    ids, positions, cu_seqlens, normalize = torch.tensor_split(buffer, _offsets(sizes))
-    attention = AttentionMetadata(cu_seqlens, cu_seqlens_cpu, sizes.max_seqlen)
-    return EncoderInputs(ids, positions, attention, normalize)
-
-
-def _offsets(sizes: Bucket) -> list[int]:
-    tokens, sequences = sizes.num_tokens, sizes.num_sequences
-    return [tokens, 2 * tokens, 2 * tokens + sequences + 1]
+def dummy_batch(bucket: Bucket) -> RaggedBatch:
+    """A batch that fills a bucket's tokens."""
+    rows = [np.zeros(length, dtype=np.int32) for length in dummy_lengths(bucket)]
+    return RaggedBatch.pack(rows, [True] * len(rows))

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from lazuli.attention.base import AttentionMetadata
+from lazuli.attention.base import AttentionBackend, AttentionMetadata
 from lazuli.models.base import ModelShape, RaggedModel
-from lazuli.pooling import normalize, pool
+from lazuli.pooling import normalize, pool_normalized, pooled_tokens
+
+# With fewer tokens, telling the last layer which of them count takes longer than it saves.
+_PICK_EARLY_FROM = 512
 
 
 @dataclass(frozen=True)
@@ -32,20 +35,45 @@ class EncoderInputs:
 class Encoder:
     """A model with its pooling."""
 
-    def __init__(self, model: RaggedModel, pooling: str, *, capturable: bool = False) -> None:
-        """Join the two; `capturable` says whether the model's attention may be captured in a CUDA graph."""
+    def __init__(
+        self,
+        model: RaggedModel,
+        pooling: str,
+        *,
+        capturable: bool = False,
+        attention: AttentionBackend | None = None,
+    ) -> None:
+        """Join the two.
+
+        Args:
+            model: The model.
+            pooling: `mean`, `cls` or `last`.
+            capturable: Whether the model's attention may be captured in a CUDA graph.
+            attention: That attention, if it is to plan batches.
+        """
         self._model = model
         self._pooling = pooling
         self.capturable = capturable
+        self.attention = attention
 
     @property
     def shape(self) -> ModelShape:
         """The sizes of the model."""
         return self._model.shape
 
+    def plan(self, inputs: EncoderInputs) -> None:
+        """Do what attention has to do on the host, before `encode` or the replay of a graph of it."""
+        if self.attention is not None:
+            self.attention.plan(inputs.attention)
+
     @torch.inference_mode()
     def encode(self, inputs: EncoderInputs) -> torch.Tensor:
         """Compute the vectors; returns [B, D] float32. Does not synchronise."""
-        hidden = self._model.forward(inputs.input_ids, inputs.position_ids, inputs.attention)
-        # Compared here, not by the caller: a graph must read the flags of each batch anew.
-        return normalize(pool(hidden, inputs.attention.cu_seqlens, self._pooling), inputs.normalize != 0)
+        layout = inputs.attention
+        many = len(inputs.input_ids) >= _PICK_EARLY_FROM
+        wanted = pooled_tokens(layout.cu_seqlens, self._pooling) if many else None
+        hidden = self._model.forward(inputs.input_ids, inputs.position_ids, layout, wanted)
+        # The flags are compared in there, not by the caller: a graph must read those of each batch anew.
+        if wanted is not None:
+            return normalize(hidden, inputs.normalize)
+        return pool_normalized(hidden, layout.cu_seqlens, self._pooling, inputs.normalize, layout.max_seqlen)

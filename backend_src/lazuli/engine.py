@@ -4,29 +4,38 @@ Takes batches of token ids, returns lazy vectors. Knows nothing of requests, que
 """
 
 import logging
+import threading
 from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 import torch
 
+from lazuli import __version__
 from lazuli.attention.select import select_attention
 from lazuli.batch import RaggedBatch
+from lazuli.buckets import BucketTable
+from lazuli.cache_folder import find_cache_folder, keep_compiled_kernels
 from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import EngineConfig
 from lazuli.cpu import CpuStepper
 from lazuli.cuda import CudaStepper
 from lazuli.encoder import Encoder
 from lazuli.errors import ConfigError
-from lazuli.graph import BucketRule
+from lazuli.graph import GraphCache, GraphCounters
+from lazuli.graph_keeper import GraphKeeper
+from lazuli.graph_profile import ProfileFile
 from lazuli.lazy_tensor import LazyTensor
-from lazuli.models.registry import load_model, read_shape
+from lazuli.models.registry import load_model, read_attention_shape
 from lazuli.precision import choose_cpu_dtype
+from lazuli.recorder import CapturedGraph
 from lazuli.token_input import TokenLimits
 
 _log = logging.getLogger(__name__)
 
 _GPU_TOKEN_BUDGET = 16384
 _CPU_TOKEN_BUDGET = 2048  # more does not fit the caches, and was slower
+# Attention backends that start programs for the longest sequence in place of each one.
+_GRIDS_BY_LONGEST = ("torch_varlen",)
 _WARM_UP_LENGTHS = ((1,), (16,), (128,), (8, 16, 16, 64), (16,) * 8)
 
 
@@ -45,13 +54,18 @@ class Engine:
         """
         self.checkpoint = load_checkpoint(config.checkpoint)
         self.device = device
+        if device.type == "cuda":
+            keep_compiled_kernels(find_cache_folder(config.cache_dir))
         self.token_budget = config.token_budget or _default_budget(device)
         self._max_batch_sequences = config.max_batch_sequences
         self._encoder = _load_encoder(config, self.checkpoint, device)
-        self._stepper = self._make_stepper(config)
         shape = self._encoder.shape
         self.dimension = shape.hidden_size
         self.limits = TokenLimits(shape.vocab_size, min(shape.max_positions, self.checkpoint.max_positions))
+        # A capture records whatever is launched meanwhile: no batch may be queued then.
+        self._turn = threading.Lock()
+        self._keeper: GraphKeeper | None = None
+        self._stepper = self._make_stepper(config)
 
     def step(self, batch: RaggedBatch) -> LazyTensor:
         """Queue the forward pass of a batch.
@@ -59,16 +73,43 @@ class Engine:
         Returns:
             [B, D] float32 in the order of the batch; on a GPU it may still be on its way.
         """
-        return self._stepper.step(batch)
+        with self._turn:
+            return self._stepper.step(batch)
 
     def warm_up(self) -> None:
         """Run batches of several sizes, so that the first request finds kernels, graphs and buffers ready."""
-        repeats = 1 if self.device.type == "cpu" else 3  # on a GPU: eager, capture, replay
+        if self._keeper is not None:
+            with self._turn:
+                self._keeper.start()
         for lengths in _WARM_UP_LENGTHS:
             chosen = lengths[: self._max_batch_sequences]
             fitting = [min(length, self.limits.max_positions) for length in chosen]
-            for _ in range(repeats):
-                self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
+            self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
+
+    def use_idle_time(self, *, quiet: bool) -> bool:
+        """Capture a graph that was asked for, if this is the time for it.
+
+        Args:
+            quiet: Whether no request came for a while.
+
+        Returns:
+            Whether there is more to do.
+        """
+        if self._keeper is None:
+            return False
+        with self._turn:
+            return self._keeper.use_idle_time(quiet=quiet)
+
+    @property
+    def graph_counters(self) -> GraphCounters:
+        """What happened to batches and graphs so far; all zero on a CPU."""
+        return self._stepper.graphs.snapshot() if isinstance(self._stepper, CudaStepper) else GraphCounters()
+
+    def close(self) -> None:
+        """Remember which graphs were used, for the next start."""
+        if self._keeper is not None:
+            with self._turn:
+                self._keeper.close()
 
     def embed_ids(self, rows: SequenceOf[np.ndarray], normalize: bool = True) -> np.ndarray:
         """Run one batch and wait for it; for tests and benchmarks of the engine alone.
@@ -82,6 +123,7 @@ class Engine:
         """
         batch = RaggedBatch.pack(rows, [normalize] * len(rows))
         vectors = self.step(batch).result()
+        self.use_idle_time(quiet=True)
         ordered = np.empty_like(vectors)
         ordered[batch.order] = vectors
         return ordered
@@ -89,16 +131,43 @@ class Engine:
     def _make_stepper(self, config: EngineConfig) -> CpuStepper | CudaStepper:
         if self.device.type == "cpu":
             return CpuStepper(self._encoder)
-        max_positions = self._encoder.shape.max_positions
-        rule = BucketRule(
-            token_step=config.graph_token_step,
-            max_tokens=config.graph_max_tokens,
+        max_positions = self.limits.max_positions
+        attention = self._encoder.attention
+        table = BucketTable(
+            max_tokens=config.graph_max_tokens or self.token_budget,
             max_sequences=config.max_batch_sequences,
             max_seqlen=max_positions,
+            by_longest=attention is not None and attention.name in _GRIDS_BY_LONGEST,
         )
-        # Room for a bucket's padding: it is less than the largest step, which divides 4 * graph_token_step.
-        max_tokens = max(self.token_budget, max_positions, config.graph_max_tokens) + 4 * config.graph_token_step
-        return CudaStepper(self._encoder, self.device, rule, config.max_graphs, max_tokens, config.max_batch_sequences)
+        capture = config.graph_capture if self._encoder.capturable else "off"
+        graphs: GraphCache[CapturedGraph] = GraphCache(
+            table, capture=capture, max_graphs=config.max_graphs, max_bytes=config.graph_memory_mb << 20
+        )
+        max_tokens = max(self.token_budget, max_positions, table.max_tokens)
+        stepper = CudaStepper(self._encoder, self.device, graphs, max_tokens, config.max_batch_sequences)
+        if capture != "off":
+            self._keeper = GraphKeeper(
+                stepper,
+                ProfileFile(find_cache_folder(config.cache_dir), *self._identity(config)),
+                max_tokens=config.graph_max_tokens,
+                start_s=config.graph_start_s,
+                busy_share=config.graph_busy_ms / 1e3,
+            )
+        return stepper
+
+    def _identity(self, config: EngineConfig) -> tuple[str, dict[str, object]]:
+        """A readable name, and all that a profile of graphs depends on."""
+        attention = self._encoder.attention
+        return self.checkpoint.path.name, {
+            "checkpoint": self.checkpoint.model,
+            "pooling": config.pooling or self.checkpoint.pooling,
+            "dtype": config.dtype,
+            "attention": attention.name if attention is not None else None,
+            "device": torch.cuda.get_device_name(self.device),
+            "token_budget": self.token_budget,
+            "max_batch_sequences": config.max_batch_sequences,
+            "versions": [__version__, torch.__version__, torch.version.cuda],
+        }
 
 
 def choose_device(name: str | None, gpu_index: int | None) -> torch.device:
@@ -136,9 +205,9 @@ def _load_encoder(config: EngineConfig, checkpoint: Checkpoint, device: torch.de
     pooling = config.pooling or checkpoint.pooling
 
     def load(dtype: torch.dtype) -> Encoder:
-        attention = select_attention(config.attention, device, dtype, read_shape(checkpoint).head_dim)
+        attention = select_attention(config.attention, device, dtype, read_attention_shape(checkpoint))
         model = load_model(checkpoint, attention, device, dtype)
-        return Encoder(model, pooling, capturable=attention.capturable)
+        return Encoder(model, pooling, capturable=attention.capturable, attention=attention)
 
     if config.dtype is not None:
         return load(getattr(torch, config.dtype))

@@ -1,64 +1,21 @@
-"""Which batches share a CUDA graph, and when one is captured, replayed or thrown away.
+"""Which batch runs eagerly, in its own CUDA graph or in another's, and which graph is captured or thrown away next.
 
-Takes batch sizes, returns buckets and actions. Knows nothing of CUDA: what it stores is opaque, so all of it is tested
-without a GPU. Lazy capture on the second hit follows Perplexity's article "Fast embeddings on GPUs": the first, eager,
-run also compiles kernels and warms the allocator.
+Takes sizes of batches, returns actions. Knows nothing of CUDA: what it stores is opaque, so all of it is tested
+without a GPU. Capturing a graph only once its bucket was asked for follows Perplexity's article "Fast embeddings on
+GPUs"; that a larger graph stands in meanwhile, and that captures wait for a gap, does not.
 """
 
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+from lazuli.buckets import Bucket, BucketTable
+
 _Graph = TypeVar("_Graph")
-# From here on a bucket that is a few hundred tokens too large costs little, and coarser steps mean fewer graphs.
-_COARSE_FROM = 2048
-_COARSE_FACTOR = 4
-_LEAST_LONGEST = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """The sizes that a graph is captured for: upper bounds of a batch's own.
-
-    Attributes:
-        num_tokens: Tokens; the rest is padded.
-        num_sequences: Sequences; the rest is empty.
-        max_seqlen: Longest sequence.
-    """
-
-    num_tokens: int
-    num_sequences: int
-    max_seqlen: int
-
-
-class BucketRule:
-    """Rounds batch sizes up."""
-
-    def __init__(self, *, token_step: int, max_tokens: int, max_sequences: int, max_seqlen: int) -> None:
-        """Set the rule.
-
-        Args:
-            token_step: Token counts become a multiple of this, or of four times this from 2048 tokens on.
-            max_tokens: Larger batches have no bucket.
-            max_sequences: Largest number of sequences in any batch.
-            max_seqlen: Longest sequence that the model takes.
-        """
-        self._token_step = token_step
-        self._max_tokens = max_tokens
-        self._max_sequences = max_sequences
-        self._max_seqlen = max_seqlen
-
-    def bucket(self, num_tokens: int, num_sequences: int, max_seqlen: int) -> Bucket | None:
-        """The bucket of a batch, or None if it should run eagerly."""
-        if num_tokens > self._max_tokens:
-            return None
-        step = self._token_step * (_COARSE_FACTOR if num_tokens >= _COARSE_FROM else 1)
-        return Bucket(
-            num_tokens=-(-num_tokens // step) * step,
-            num_sequences=min(_power_of_two(num_sequences), self._max_sequences),
-            max_seqlen=min(_power_of_two(max(max_seqlen, _LEAST_LONGEST)), self._max_seqlen),
-        )
+# A larger graph stands in as long as it costs no more than this many times the bucket's own, or this many tokens.
+_STAND_IN_FACTOR = 4
+_STAND_IN_TOKENS = 1024
 
 
 class Action(Enum):
@@ -71,40 +28,122 @@ class Action(Enum):
 
 @dataclass
 class GraphCounters:
-    """How often what happened since the start."""
+    """How often what happened since the start.
 
-    eager: int = 0
-    captured: int = 0
+    Attributes:
+        replayed: Batches run by the graph of their bucket.
+        stood_in: Batches run by the graph of a larger bucket, as there was none of their own yet.
+        missed: Batches run eagerly, as there was no graph yet.
+        above: Batches run eagerly, as they are of more tokens than graphs are made for.
+        captured: Graphs captured, before the start's end or later.
+        capture_s: Seconds that took.
+        evicted: Graphs thrown away to make room.
+        failed: Buckets that could not be captured, or never fit the memory.
+        real_tokens: Tokens of all batches.
+        padded_tokens: Tokens computed beyond those.
+        graphs: Graphs there are now.
+        graph_bytes: Device memory of their pool and of themselves.
+    """
+
     replayed: int = 0
+    stood_in: int = 0
+    missed: int = 0
+    above: int = 0
+    captured: int = 0
+    capture_s: float = 0.0
     evicted: int = 0
     failed: int = 0
+    real_tokens: int = 0
     padded_tokens: int = 0
+    graphs: int = 0
+    graph_bytes: int = 0
 
 
 class GraphCache(Generic[_Graph]):
     """Graphs by bucket; the least recently used goes when there are too many. Used by one thread."""
 
-    def __init__(self, max_graphs: int) -> None:
-        """Keep at most `max_graphs`; 0 means that everything runs eagerly."""
-        self._max_graphs = max_graphs
-        self._graphs: OrderedDict[Bucket, _Graph] = OrderedDict()
-        self._seen: set[Bucket] = set()
-        self._barred: set[Bucket] = set()
+    def __init__(self, table: BucketTable, *, capture: str, max_graphs: int, max_bytes: int) -> None:
+        """Make an empty cache.
+
+        Args:
+            table: The buckets.
+            capture: `idle`: a bucket that was asked for waits until somebody captures it, and a larger graph stands in;
+                `lazy`: it is captured when it is asked for again; `off`: everything runs eagerly.
+            max_graphs: Most graphs kept.
+            max_bytes: Most memory of all of them.
+        """
+        self.table = table
         self.counters = GraphCounters()
+        self.hits: Counter[Bucket] = Counter()
+        self.waits_for_idle = capture == "idle"
+        self._capture = capture
+        self._max_graphs = max_graphs
+        self._max_bytes = max_bytes
+        self._graphs: OrderedDict[Bucket, tuple[_Graph, int]] = OrderedDict()
+        self._waiting: Counter[Bucket] = Counter()
+        self._barred: set[Bucket] = set()
 
     def __len__(self) -> int:
         return len(self._graphs)
 
-    def next_action(self, bucket: Bucket | None) -> Action:
-        """Decide for one batch: eager at the first hit, capture at the second, replay from then on."""
-        if bucket is None or self._max_graphs == 0 or bucket in self._barred:
-            action = Action.EAGER
-        elif bucket in self._graphs:
-            action = Action.REPLAY
+    def __contains__(self, bucket: Bucket) -> bool:
+        return bucket in self._graphs
+
+    def choose(self, sizes: Bucket) -> tuple[Action, Bucket]:
+        """Decide for one batch and count it; returns what to do and the sizes to pad to."""
+        bucket = self.table.find(sizes) if self._capture != "off" else None
+        self.counters.real_tokens += sizes.num_tokens
+        if bucket is None:
+            self.counters.above += 1
+            return Action.EAGER, sizes
+        self.hits[bucket] += 1
+        action, chosen = self._choose_graph(sizes, bucket)
+        self.counters.padded_tokens += chosen.num_tokens - sizes.num_tokens
+        return action, chosen
+
+    def _choose_graph(self, sizes: Bucket, bucket: Bucket) -> tuple[Action, Bucket]:
+        if bucket in self._graphs:
+            self.count(Action.REPLAY)
+            return Action.REPLAY, bucket
+        self.ask_for(bucket)
+        if self._capture == "lazy" and self._waiting[bucket] > 1:
+            return Action.CAPTURE, bucket
+        other = self.table.find(sizes, self._graphs) if self.waits_for_idle else None
+        if other is not None and self._may_stand_in(other, bucket):
+            self.counters.stood_in += 1
+            return Action.REPLAY, other
+        self.count(Action.EAGER)
+        return Action.EAGER, bucket
+
+    def count(self, action: Action) -> None:
+        """Count a batch that was run in this way; the caller does so only after an `Action.CAPTURE`."""
+        if action is Action.REPLAY:
+            self.counters.replayed += 1
         else:
-            action = Action.CAPTURE if bucket in self._seen else Action.EAGER
-            self._seen.add(bucket)
-        return action
+            self.counters.missed += 1
+
+    def _may_stand_in(self, other: Bucket, bucket: Bucket) -> bool:
+        cost = self.table.cost(other)
+        return cost <= max(_STAND_IN_FACTOR * self.table.cost(bucket), _STAND_IN_TOKENS)
+
+    def next_waiting(self, least: int = 1) -> Bucket | None:
+        """The bucket without a graph that was asked for most often, and at least so often; or None."""
+        if not self._waiting:
+            return None
+        bucket, count = max(self._waiting.items(), key=lambda item: item[1])
+        return bucket if count >= least else None
+
+    def ask_for(self, bucket: Bucket, times: int = 1) -> None:
+        """Let a bucket wait for its capture, as if batches had asked for it."""
+        if bucket not in self._graphs and bucket not in self._barred:
+            self._waiting[bucket] += times
+
+    def limit(self, max_tokens: int) -> None:
+        """Have no graphs for more tokens from now on."""
+        self.table = self.table.up_to(max_tokens)
+        for bucket in [bucket for bucket in self._graphs if bucket.num_tokens > max_tokens]:
+            del self._graphs[bucket]
+        self._waiting = Counter({bucket: n for bucket, n in self._waiting.items() if bucket.num_tokens <= max_tokens})
 
     def get(self, bucket: Bucket) -> _Graph:
         """The graph of a bucket, which becomes the most recently used.
@@ -113,22 +152,40 @@ class GraphCache(Generic[_Graph]):
             KeyError: If there is none.
         """
         self._graphs.move_to_end(bucket)
-        return self._graphs[bucket]
+        return self._graphs[bucket][0]
 
-    def store(self, bucket: Bucket, graph: _Graph) -> None:
-        """Keep a captured graph, evicting others if need be."""
-        self._graphs[bucket] = graph
+    def fits(self, pool_bytes: int) -> bool:
+        """Whether a pool of so many bytes leaves any room for graphs."""
+        return pool_bytes < self._max_bytes
+
+    def store(self, bucket: Bucket, graph: _Graph, own_bytes: int, pool_bytes: int) -> None:
+        """Keep a captured graph, throwing others away if need be, or the new one itself if it does not fit alone.
+
+        Args:
+            bucket: Its bucket.
+            graph: The graph.
+            own_bytes: What it alone takes, and gives back.
+            pool_bytes: What all graphs share; it stays as long as there is one.
+        """
+        self._graphs[bucket] = graph, own_bytes
+        self._waiting.pop(bucket, None)
         self.counters.captured += 1
-        while len(self._graphs) > self._max_graphs:
+        while self._graphs and (len(self) > self._max_graphs or self._num_bytes(pool_bytes) > self._max_bytes):
             self._graphs.popitem(last=False)
             self.counters.evicted += 1
+        if bucket not in self._graphs:
+            self.bar(bucket)
+        self.counters.graph_bytes = self._num_bytes(pool_bytes) if self._graphs else 0
 
     def bar(self, bucket: Bucket) -> None:
         """Never capture this bucket again: it failed, and would fail at every hit."""
+        self._waiting.pop(bucket, None)
         self._barred.add(bucket)
         self.counters.failed += 1
 
+    def snapshot(self) -> GraphCounters:
+        """The counters as they are now."""
+        return replace(self.counters, graphs=len(self))
 
-def _power_of_two(number: int) -> int:
-    """The smallest power of two that is not below `number`."""
-    return 1 << (number - 1).bit_length()
+    def _num_bytes(self, pool_bytes: int) -> int:
+        return pool_bytes + sum(own_bytes for _, own_bytes in self._graphs.values())

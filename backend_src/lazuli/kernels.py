@@ -3,37 +3,53 @@
 Each function takes and returns torch tensors and picks by device. The torch versions are the references of the tests.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+if TYPE_CHECKING:
+    from lazuli.triton_kernels.matmul import Epilogue
 
-def add_rms_norm(branch: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """Add a branch to the residual, which is overwritten, and normalise the sum.
+
+def rms_norm(tokens: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
+    """Divide each row of [T, D] by its root mean square and scale it by [D], if given; computed in float32."""
+    if tokens.is_cuda:
+        from lazuli.triton_kernels import rows
+
+        return rows.rms_norm(tokens, weight, eps)
+    return F.rms_norm(tokens, (tokens.shape[-1],), weight, eps)
+
+
+def biased_layer_norm(
+    tokens: torch.Tensor, before: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
+) -> torch.Tensor:
+    """Layer normalisation of rows to which a vector is added first.
 
     Args:
-        branch: [T, D].
-        residual: [T, D]; afterwards branch + residual.
+        tokens: [T, D].
+        before: [D], added to each row.
         weight: [D].
-        eps: Added to the mean square.
+        bias: [D].
+        eps: Added to the variance.
 
     Returns:
-        [T, D], each row divided by its root mean square, then scaled; computed in float32.
+        [T, D]; computed in float32.
     """
-    if branch.is_cuda:
-        from lazuli import triton_kernels
+    if tokens.is_cuda:
+        from lazuli.triton_kernels import rows
 
-        return triton_kernels.add_rms_norm(branch, residual, weight, eps)
-    return F.rms_norm(residual.add_(branch), (residual.shape[-1],), weight, eps)
+        return rows.biased_layer_norm(tokens, before, weight, bias, eps)
+    return F.layer_norm(tokens + before, weight.shape, weight, bias, eps)
 
 
 def silu_multiply(gate_up: torch.Tensor) -> torch.Tensor:
-    """[T, 2 I] of gates, then ups, to [T, I]: silu(gate) * up."""
+    """[T, 2 I] of gates and ups that take turns to [T, I]: silu(gate) * up."""
     if gate_up.is_cuda:
-        from lazuli import triton_kernels
+        from lazuli.triton_kernels import rows
 
-        return triton_kernels.silu_multiply(gate_up)
-    gate, up = gate_up.chunk(2, dim=1)
-    return F.silu(gate).mul_(up)
+        return rows.silu_multiply(gate_up)
+    return F.silu(gate_up[:, 0::2]) * gate_up[:, 1::2]
 
 
 def qk_norm_rotary(
@@ -44,7 +60,7 @@ def qk_norm_rotary(
     position_ids: torch.Tensor,
     eps: float,
 ) -> None:
-    """RMS-normalise each head and rotate it by its position, in place.
+    """RMS-normalise each head and rotate its pairs of neighbours by its position, in place.
 
     Args:
         heads: [T, H, head_dim]; may be a strided view of rows that are contiguous.
@@ -55,11 +71,33 @@ def qk_norm_rotary(
         eps: Added to the mean square.
     """
     if heads.is_cuda:
-        from lazuli import triton_kernels
+        from lazuli.triton_kernels import rows
 
-        triton_kernels.qk_norm_rotary(heads, weight, cos, sin, position_ids, eps)
+        rows.qk_norm_rotary(heads, weight, cos, sin, position_ids, eps)
         return
-    normed = F.rms_norm(heads, (heads.shape[-1],), eps=eps) * weight
-    first, second = normed.float().chunk(2, dim=-1)
+    normed = (F.rms_norm(heads, (heads.shape[-1],), eps=eps) * weight).float()
+    first, second = normed[..., 0::2], normed[..., 1::2]
     cosines, sines = (table[position_ids].unsqueeze(1) for table in (cos, sin))  # [T, 1, head_dim / 2]
-    heads.copy_(torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1))
+    turned = torch.stack([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+    heads.copy_(turned.flatten(-2))
+
+
+def product_with_epilogue(tokens: torch.Tensor, weight: torch.Tensor, epilogue: "Epilogue") -> torch.Tensor | None:
+    """A product and what follows in one kernel of a GPU, where that was measured to be the quickest way.
+
+    Args:
+        tokens: [T, K] on a GPU.
+        weight: [N, K].
+        epilogue: What follows.
+
+    Returns:
+        [T, N], or [T, N / 2] from `silu_multiply`; None where kernels of their own are quicker.
+    """
+    from lazuli.linear_tiling import choose_blocks
+    from lazuli.triton_kernels.matmul import matmul
+
+    if tokens.dtype != torch.bfloat16:
+        return None
+    num_outputs, size = weight.shape
+    blocks = choose_blocks(epilogue.kind, num_outputs, size, len(tokens))
+    return None if blocks is None else matmul(tokens, weight, epilogue, blocks)

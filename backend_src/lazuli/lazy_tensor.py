@@ -56,6 +56,11 @@ class PinnedPool:
         self._free: list[torch.Tensor] = []
         self._lock = threading.Lock()
 
+    def reserve(self, number: int) -> None:
+        """Allocate so many buffers ahead."""
+        for buffer in [self.take() for _ in range(number)]:
+            self.give_back(buffer)
+
     def take(self) -> torch.Tensor:
         """A uint8 buffer that nobody else holds until it is given back."""
         with self._lock:

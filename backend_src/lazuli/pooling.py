@@ -7,6 +7,49 @@ fixed order, so that its vector does not depend on what shares the batch.
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+MODES = ("mean", "cls", "last")
+
+
+def pool_normalized(
+    hidden: torch.Tensor, cu_seqlens: torch.Tensor, mode: str, chosen: torch.Tensor, max_seqlen: int
+) -> torch.Tensor:
+    """Reduce each sequence to one vector and scale the chosen ones to unit length. Does not synchronise.
+
+    Args:
+        hidden: As in `pool`.
+        cu_seqlens: As in `pool`.
+        mode: As in `pool`.
+        chosen: [B] int32 or bool, same device; zero leaves a vector as it is.
+        max_seqlen: An upper bound for the longest sequence.
+
+    Returns:
+        [B, D] float32.
+
+    Raises:
+        ValueError: If the mode is unknown.
+    """
+    if hidden.is_cuda and mode in MODES:
+        from lazuli.triton_kernels import pooling
+
+        return pooling.pool(hidden, cu_seqlens, mode, chosen, max_seqlen)
+    return normalize(pool(hidden, cu_seqlens, mode), chosen)
+
+
+def pooled_tokens(cu_seqlens: torch.Tensor, mode: str) -> torch.Tensor | None:
+    """Where the one token of each sequence lies that its vector is made of; None if it is made of all.
+
+    Args:
+        cu_seqlens: As in `pool`.
+        mode: As in `pool`.
+
+    Returns:
+        [B] int64. Of an empty sequence: any token of the batch.
+    """
+    if mode == "cls":
+        # Behind the last sequence there may be no token any more.
+        return torch.minimum(cu_seqlens[:-1], cu_seqlens[-1:] - 1).long()
+    return (cu_seqlens[1:] - 1).clamp(min=0).long() if mode == "last" else None
+
 
 def pool(hidden: torch.Tensor, cu_seqlens: torch.Tensor, mode: str) -> torch.Tensor:
     """Reduce each sequence to one vector. Does not synchronise.
@@ -35,13 +78,18 @@ def pool(hidden: torch.Tensor, cu_seqlens: torch.Tensor, mode: str) -> torch.Ten
 
 
 def normalize(vectors: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Scale the chosen rows to unit length.
+    """Scale the chosen rows to unit length. Does not synchronise.
 
     Args:
-        vectors: [B, D] float32.
-        chosen: [B] bool, same device.
+        vectors: [B, D].
+        chosen: [B] int32 or bool, same device; zero leaves a vector as it is.
 
     Returns:
         [B, D] float32.
     """
-    return torch.where(chosen.unsqueeze(1), F.normalize(vectors, dim=1), vectors)
+    if vectors.is_cuda:
+        from lazuli.triton_kernels import pooling
+
+        return pooling.normalize(vectors, chosen)
+    exact = vectors.float()
+    return torch.where((chosen != 0).unsqueeze(1), F.normalize(exact, dim=1), exact)

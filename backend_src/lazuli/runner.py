@@ -7,6 +7,7 @@ gather in the scheduler, so batches grow with the load by themselves.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future
@@ -20,6 +21,9 @@ from lazuli.request import Sequence
 from lazuli.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
+# A gap this long is worth using; after the longer time another request is unlikely to come within a capture.
+_GAP_S = 0.02
+_QUIET_S = 1.0
 
 
 class Stepper(Protocol):
@@ -27,6 +31,9 @@ class Stepper(Protocol):
 
     def step(self, batch: RaggedBatch) -> LazyTensor:
         """Queue one forward pass; the result is [B, D] float32."""
+
+    def use_idle_time(self, *, quiet: bool) -> bool:
+        """Do a piece of what can wait; `quiet`: no request came for a while. Returns whether there is more."""
 
 
 class Runner:
@@ -75,10 +82,28 @@ class Runner:
         while True:
             # The slot comes first: until there is one, more sequences can join the batch.
             self._slots.acquire()
-            sequences = self._scheduler.next_batch()
+            sequences = self._next_batch()
             if not sequences:
                 return
             self._step(sequences)
+            # The device is busy with the batch now.
+            self._use_idle_time(quiet=False)
+
+    def _next_batch(self) -> list[Sequence]:
+        """Wait for work; until there is some, let the engine do what can wait."""
+        start, more = time.monotonic(), True
+        while True:
+            sequences = self._scheduler.next_batch(_GAP_S if more else None)
+            if sequences is not None:
+                return sequences
+            more = self._use_idle_time(quiet=time.monotonic() - start >= _QUIET_S)
+
+    def _use_idle_time(self, *, quiet: bool) -> bool:
+        try:
+            return self._engine.use_idle_time(quiet=quiet)
+        except Exception:  # nothing that can wait is worth the thread
+            _log.exception("what was to be done in idle time failed")
+            return False
 
     def _step(self, sequences: SequenceOf[Sequence]) -> None:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""

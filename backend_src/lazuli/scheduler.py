@@ -54,15 +54,19 @@ class Scheduler:
             self._queued_tokens += request.num_tokens
             self._not_empty.notify()
 
-    def next_batch(self) -> list[Sequence]:
+    def next_batch(self, timeout_s: float | None = None) -> list[Sequence] | None:
         """Wait for work and take the oldest sequences that fit the budget, at least one.
 
+        Args:
+            timeout_s: How long to wait; None is for ever.
+
         Returns:
-            The sequences; an empty list once the scheduler is closed and drained.
+            The sequences; an empty list once the scheduler is closed and drained; None if no work came in time.
         """
         with self._not_empty:
             while True:
-                self._not_empty.wait_for(lambda: self._closed or self._waiting)
+                if not self._not_empty.wait_for(lambda: self._closed or self._waiting, timeout_s):
+                    return None
                 batch = self._take()
                 if batch or (self._closed and not self._waiting):
                     return batch

@@ -76,6 +76,7 @@ class EmbeddingService:
     def close(self) -> None:
         """Answer everything that was accepted, then end the threads."""
         self._runner.close()
+        self.engine.close()
 
 
 def _on_passing_thread(load: Callable[[], Engine]) -> Engine:

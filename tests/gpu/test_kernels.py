@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from lazuli.kernels import add_rms_norm, qk_norm_rotary, silu_multiply
+from lazuli.kernels import biased_layer_norm, qk_norm_rotary, rms_norm, silu_multiply
+from lazuli.layers.embedding import TokenEmbedding
+from lazuli.pooling import normalize, pool_normalized
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,15 +25,40 @@ def random(*shape, dtype, seed=0):
 @DTYPES
 @pytest.mark.parametrize("size", [384, 1000, 1024, 2560])
 @pytest.mark.parametrize("num_tokens", TOKENS)
-def test_add_rms_norm(num_tokens, size, dtype):
-    branch, residual = random(num_tokens, size, dtype=dtype), random(num_tokens, size, dtype=dtype, seed=1)
-    weight = random(size, dtype=dtype, seed=2)
-    residual_gpu = residual.cuda()
-    output = add_rms_norm(branch.cuda(), residual_gpu, weight.cuda(), 1e-6)
-    total = residual.float()
-    expected = add_rms_norm(branch.float(), total, weight.float(), 1e-6)
+def test_norms(num_tokens, size, dtype):
+    tokens = random(num_tokens, size, dtype=dtype)
+    vectors = [random(size, dtype=dtype, seed=seed) for seed in (1, 2, 3)]
+    on_gpu, exact = [vector.cuda() for vector in vectors], [vector.float() for vector in vectors]
+    output = rms_norm(tokens.cuda(), on_gpu[0], 1e-6)
+    torch.testing.assert_close(output.cpu().float(), rms_norm(tokens.float(), exact[0], 1e-6), **TOLERANCE[dtype])
+    output = biased_layer_norm(tokens.cuda(), *on_gpu, 1e-5)
+    expected = biased_layer_norm(tokens.float(), *exact, 1e-5)
     torch.testing.assert_close(output.cpu().float(), expected, **TOLERANCE[dtype])
-    torch.testing.assert_close(residual_gpu.cpu().float(), total, **TOLERANCE[dtype])
+
+
+@DTYPES
+@pytest.mark.parametrize("size", [384, 1024])
+@pytest.mark.parametrize("num_tokens", TOKENS)
+def test_token_embedding(num_tokens, size, dtype):
+    tables = random(1000, size, dtype=dtype), random(64, size, dtype=dtype, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    places = [torch.randint(len(table), (num_tokens,), dtype=torch.int32, generator=generator) for table in tables]
+    embedded = TokenEmbedding(*(table.cuda() for table in tables))(*(place.cuda() for place in places))
+    assert torch.equal(embedded.cpu(), TokenEmbedding(*tables)(*places))
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "last"])
+@pytest.mark.parametrize("longest", [64, 65, 4096])
+def test_pooling_and_normalisation(mode, longest):
+    lengths = [1, 7, longest, 64, 33, 0, 0]
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
+    hidden = random(int(cu_seqlens[-1]) + 9, 384, dtype=torch.bfloat16)
+    chosen = torch.tensor([1, 0, 1, 1, 0, 1, 0], dtype=torch.int32)
+    output = pool_normalized(hidden.cuda(), cu_seqlens.cuda(), mode, chosen.cuda(), longest).cpu()
+    expected = pool_normalized(hidden, cu_seqlens, mode, chosen, longest)
+    torch.testing.assert_close(output[:5], expected[:5], rtol=1e-5, atol=1e-6)
+    rows = hidden[: len(chosen)].contiguous()
+    torch.testing.assert_close(normalize(rows.cuda(), chosen.cuda()).cpu(), normalize(rows, chosen))
 
 
 @DTYPES

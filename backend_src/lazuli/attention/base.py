@@ -7,9 +7,29 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import torch
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """The attention of a model.
+
+    Attributes:
+        num_heads: H, of the queries.
+        num_kv_heads: K, of the keys and values; H / K neighbouring query heads share one.
+        head_dim: Of each head.
+        causal: Whether a token sees only itself and those before it.
+        num_layers: How many there are.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    causal: bool
+    num_layers: int
 
 
 @dataclass(frozen=True)
@@ -20,11 +40,23 @@ class AttentionMetadata:
         cu_seqlens: [B + 1] int32 on the device of the model.
         cu_seqlens_cpu: The same on the host. In a CUDA graph it is what was there at capture: do not use it there.
         max_seqlen: An upper bound for the longest sequence.
+        num_tokens: Tokens with the padding behind the last sequence; None if there is none.
     """
 
     cu_seqlens: torch.Tensor
     cu_seqlens_cpu: np.ndarray
     max_seqlen: int
+    num_tokens: int | None = None
+
+    @property
+    def num_sequences(self) -> int:
+        """B, with the empty ones behind the last."""
+        return len(self.cu_seqlens) - 1
+
+    @property
+    def padded_tokens(self) -> int:
+        """T: rows of the queries."""
+        return int(self.cu_seqlens_cpu[-1]) if self.num_tokens is None else self.num_tokens
 
     @cached_property
     def equal_length_groups(self) -> list[tuple[int, int, int]]:
@@ -49,6 +81,27 @@ class AttentionBackend(ABC):
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
         """Why this backend cannot be used here, or None if it can."""
 
+    @classmethod
+    def why_slow_to_make(cls, shape: AttentionShape, dtype: torch.dtype) -> str | None:
+        """Why `make` would take minutes, or None; such a backend is used only if it is asked for by name."""
+        del shape, dtype
+        return None
+
+    @classmethod
+    def make(cls, shape: AttentionShape, device: torch.device, dtype: torch.dtype) -> Self:
+        """Make one for a model. May load or compile kernels, and may run one to have it ready."""
+        del shape, device, dtype
+        return cls()
+
+    def plan(self, metadata: AttentionMetadata) -> None:
+        """Do the host's part for a batch. Does not synchronise.
+
+        To be called for each batch on the stream of its kernels, before any of them is launched or a graph with them
+        is captured or replayed, never within a capture. `forward` gets the same object; a graph serves every batch
+        that was planned with the same number of tokens and sequences, and the same `cu_seqlens` tensor.
+        """
+        del metadata
+
     @abstractmethod
     def forward(
         self,
@@ -69,5 +122,5 @@ class AttentionBackend(ABC):
             causal: Whether a token sees only itself and those before it, instead of its whole sequence.
 
         Returns:
-            [T, H, head_dim]. Rows from cu_seqlens[-1] on hold anything.
+            [T, H, head_dim]. Rows from cu_seqlens[-1] on hold anything. Valid until the next call.
         """

@@ -4,35 +4,112 @@ Takes the name that the configuration asks for, or None. A backend asked for by 
 """
 
 import logging
+from collections.abc import Iterable
 
 import torch
 
-from lazuli.attention.base import AttentionBackend
+from lazuli.attention.auto import AutoAttention
+from lazuli.attention.base import AttentionBackend, AttentionShape
+from lazuli.attention.flash_attn_cute import FlashAttnCuteAttention
+from lazuli.attention.flashinfer_ragged import FlashInferFa2Attention, FlashInferFa3Attention
 from lazuli.attention.sdpa import SdpaAttention
+from lazuli.attention.table import Entry, entries_for, read_entries
 from lazuli.attention.torch_varlen import TorchVarlenAttention
+from lazuli.attention.triton_ragged import TritonAttention
 from lazuli.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-# In the order of preference for `auto`.
-BACKENDS: tuple[type[AttentionBackend], ...] = (TorchVarlenAttention, SdpaAttention)
+# In the order of preference where nothing was measured. None of these modules imports its package or compiler before
+# its backend is made.
+BACKENDS: tuple[type[AttentionBackend], ...] = (
+    TritonAttention,
+    TorchVarlenAttention,
+    FlashInferFa3Attention,
+    FlashAttnCuteAttention,
+    FlashInferFa2Attention,
+    SdpaAttention,
+)
 
 
-def select_attention(name: str | None, device: torch.device, dtype: torch.dtype, head_dim: int) -> AttentionBackend:
-    """Make the backend called `name`, or the first that can run here.
+def select_attention(
+    name: str | None, device: torch.device, dtype: torch.dtype, shape: AttentionShape
+) -> AttentionBackend:
+    """Make the backend called `name`, or by default one that takes the quickest for each batch.
 
     Raises:
         ConfigError: If the name is unknown, or that backend cannot run here.
     """
-    if name is None:
-        chosen = next(backend for backend in BACKENDS if backend.why_not(device, dtype, head_dim) is None)
+    if name is not None:
+        chosen = _by_name(name, device, dtype, shape)
+        _log.info("attention backend: %s (asked for)", chosen.name)
+        return chosen
+    why_not = {backend.name: backend.why_not(device, dtype, shape.head_dim) for backend in BACKENDS}
+    usable = [backend for backend in BACKENDS if why_not[backend.name] is None]
+    measured = entries_for(shape, _read_entries(device))
+    chosen = _make_auto(usable, measured, device, dtype, shape) or usable[0].make(shape, device, dtype)
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in why_not.items() if reason is not None)
+    _log.info("attention backend: %s (chosen)%s", chosen.name, f"; cannot be used: {reasons}" if reasons else "")
+    if isinstance(chosen, AutoAttention):
+        _log.info("attention by measured times: %s", chosen.describe())
+    return chosen
+
+
+def _by_name(name: str, device: torch.device, dtype: torch.dtype, shape: AttentionShape) -> AttentionBackend:
+    by_name = {backend.name: backend for backend in BACKENDS}
+    if name not in by_name:
+        raise ConfigError(f"attention: {name!r} is not one of auto, {', '.join(by_name)}")
+    reason = by_name[name].why_not(device, dtype, shape.head_dim)
+    if reason is not None:
+        raise ConfigError(f"attention: {name!r} cannot be used on {device}: {reason}")
+    try:
+        return by_name[name].make(shape, device, dtype)
+    except Exception as error:
+        raise ConfigError(f"attention: {name!r} failed to start on {device}: {error}") from error
+
+
+def _read_entries(device: torch.device) -> list[Entry]:
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return []
+    return read_entries(torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
+
+
+def _make_auto(
+    usable: Iterable[type[AttentionBackend]],
+    measured: list[Entry],
+    device: torch.device,
+    dtype: torch.dtype,
+    shape: AttentionShape,
+) -> AttentionBackend | None:
+    """Make those backends that are the quickest of the usable ones somewhere; None if nothing was measured."""
+    candidates = {backend.name: backend for backend in usable if backend.capturable}
+    made: dict[str, AttentionBackend] = {}
+    while True:
+        entries = [entry for entry in measured if entry.quickest(candidates, shape.num_layers)]
+        chosen = {entry.quickest(candidates, shape.num_layers) for entry in entries}
+        missing = [name for name in candidates if name in chosen and name not in made]
+        if not missing:
+            break
+        name = missing[0]
+        backend = _make_quickly(candidates[name], device, dtype, shape)
+        if backend is None:
+            del candidates[name]
+        else:
+            made[name] = backend
+    backends = {name: made[name] for name in candidates if name in chosen}
+    return AutoAttention(backends, entries, shape.num_layers) if backends else None
+
+
+def _make_quickly(
+    backend: type[AttentionBackend], device: torch.device, dtype: torch.dtype, shape: AttentionShape
+) -> AttentionBackend | None:
+    """Make a backend that nobody asked for; None, said in the log, if that fails or would take minutes."""
+    try:
+        reason = backend.why_slow_to_make(shape, dtype)
+        if reason is None:
+            return backend.make(shape, device, dtype)
+    except Exception:
+        _log.exception("attention backend %s failed to start; the choice is among the others", backend.name)
     else:
-        by_name = {backend.name: backend for backend in BACKENDS}
-        if name not in by_name:
-            raise ConfigError(f"attention: {name!r} is not one of auto, {', '.join(by_name)}")
-        chosen = by_name[name]
-        reason = chosen.why_not(device, dtype, head_dim)
-        if reason is not None:
-            raise ConfigError(f"attention: {name!r} cannot be used on {device}: {reason}")
-    _log.info("attention backend: %s (%s)", chosen.name, "asked for" if name else "chosen")
-    return chosen()
+        _log.warning("attention backend %s would be quicker for some batches, but %s", backend.name, reason)
+    return None

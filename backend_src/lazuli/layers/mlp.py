@@ -1,4 +1,4 @@
-"""The two-layer perceptron of a transformer block."""
+"""The two-layer perceptrons of transformer blocks."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from lazuli.errors import ConfigError
+from lazuli.kernels import product_with_epilogue, silu_multiply
 from lazuli.layers.linear import Linear
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -28,10 +29,37 @@ class Mlp:
         """
         if activation not in _ACTIVATIONS:
             raise ConfigError(f"hidden_act: {activation!r} is not one of {', '.join(_ACTIVATIONS)}")
-        self._up = up
-        self._down = down
+        self.up = up
+        self.down = down
         self._activation = _ACTIVATIONS[activation]
 
+    def inner(self, tokens: torch.Tensor) -> torch.Tensor:
+        """[T, D] to [T, I]: up and activation."""
+        if self._activation is F.gelu and tokens.is_cuda:
+            from lazuli.triton_kernels.matmul import Epilogue
+
+            product = product_with_epilogue(tokens, self.up.weight, Epilogue("gelu", self.up.bias))
+            if product is not None:
+                return product
+        return self._activation(self.up(tokens))
+
+
+class GateUp:
+    """The gated half of a perceptron (Shazeer, 2020): silu(x G) * (x U).
+
+    Rows of G and U take turns in one matrix, so that a block of the product holds both halves of its results.
+    """
+
+    def __init__(self, gate: torch.Tensor, up: torch.Tensor, scale: torch.Tensor) -> None:
+        """Wrap weights [I, D] each, with the scale [D] of the norm before, which then need not scale."""
+        self.linear = Linear(torch.stack([gate, up], dim=1).flatten(0, 1).mul_(scale))
+
     def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
-        """[T, D] to [T, D]."""
-        return self._down(self._activation(self._up(tokens)))
+        """[T, D] to [T, I]."""
+        if tokens.is_cuda:
+            from lazuli.triton_kernels.matmul import Epilogue
+
+            product = product_with_epilogue(tokens, self.linear.weight, Epilogue("silu_multiply"))
+            if product is not None:
+                return product
+        return silu_multiply(self.linear(tokens))

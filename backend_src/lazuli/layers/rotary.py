@@ -3,10 +3,17 @@
 Takes packed projections, returns rotated queries and keys. On a GPU both steps are one kernel.
 """
 
+from typing import TYPE_CHECKING
+
 import torch
 
-from lazuli.kernels import qk_norm_rotary
+from lazuli.kernels import product_with_epilogue, qk_norm_rotary
+from lazuli.layers.linear import Linear
+from lazuli.layers.stream import Stream
 from lazuli.weights import WeightReader
+
+if TYPE_CHECKING:
+    from lazuli.fused_linear import Workspace
 
 
 class RotaryTable:
@@ -19,8 +26,17 @@ class RotaryTable:
         self.cos, self.sin = angles.cos(), angles.sin()
 
 
+def pair_neighbours(rows: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Reorder the rows of each head, [H head_dim, ...], so that those that rotate together are neighbours.
+
+    Checkpoints rotate i with i + head_dim / 2. Attention does not mind, if queries and keys are reordered alike.
+    """
+    halves: torch.Tensor = rows.unflatten(0, (-1, 2, head_dim // 2))
+    return halves.transpose(1, 2).flatten(0, 2)
+
+
 class QkNormRotary:
-    """RMS-normalises each head of queries and keys, then rotates pairs (i, i + head_dim / 2) by position."""
+    """RMS-normalises each head of queries and keys, then rotates pairs of neighbours by position."""
 
     def __init__(self, weight: torch.Tensor, eps: float, table: RotaryTable) -> None:
         """Wrap the scales of all heads, [H + K, head_dim], queries first."""
@@ -33,11 +49,41 @@ class QkNormRotary:
         cls, weights: WeightReader, name: str, num_heads: tuple[int, int], head_dim: int, eps: float, table: RotaryTable
     ) -> "QkNormRotary":
         """Read `name.q_norm.weight` and `name.k_norm.weight`, for H query and K key heads."""
-        scales = [weights.take(f"{name}.{part}_norm.weight", head_dim) for part in "qk"]
+        scales = [pair_neighbours(weights.take(f"{name}.{part}_norm.weight", head_dim), head_dim) for part in "qk"]
         return cls(
             torch.cat([scale.expand(count, -1) for scale, count in zip(scales, num_heads, strict=True)]), eps, table
         )
 
-    def __call__(self, heads: torch.Tensor, position_ids: torch.Tensor) -> None:
-        """Change queries and keys, [T, H + K, head_dim], in place; position_ids: [T] int32."""
-        qk_norm_rotary(heads, self._weight, self._table.cos, self._table.sin, position_ids, self._eps)
+    def project(self, tokens: torch.Tensor, projection: Linear, position_ids: torch.Tensor) -> torch.Tensor:
+        """Project to heads, of which the first are normalised and rotated.
+
+        Args:
+            tokens: [T, in].
+            projection: To H + K heads that are, and more that are not.
+            position_ids: [T] int32.
+
+        Returns:
+            [T, out].
+        """
+        cos, sin = self._table.cos, self._table.sin
+        if tokens.is_cuda:
+            from lazuli.triton_kernels.matmul import Epilogue
+
+            epilogue = Epilogue("norm_rotate", self._weight, (cos, sin, position_ids, self._eps))
+            heads = product_with_epilogue(tokens, projection.weight, epilogue)
+            if heads is not None:
+                return heads
+        heads = projection(tokens)
+        num_rotated, head_dim = self._weight.shape
+        rotated = heads.unflatten(1, (-1, head_dim))[:, :num_rotated]
+        qk_norm_rotary(rotated, self._weight, cos, sin, position_ids, self._eps)
+        return heads
+
+    def fused(
+        self, stream: Stream, projection: Linear, position_ids: torch.Tensor, workspace: "Workspace"
+    ) -> torch.Tensor:
+        """`project` after the norm of the stream, for few tokens on a GPU: see `lazuli.fused_linear.norm_qkv`."""
+        from lazuli.fused_linear import norm_qkv
+
+        tables = (self._table.cos, self._table.sin)
+        return norm_qkv(stream, projection.weight, self._weight, *tables, position_ids, self._eps, workspace)

@@ -5,12 +5,17 @@ A model takes packed ids and returns packed hidden states. It knows nothing of r
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from lazuli.attention.base import AttentionMetadata
 from lazuli.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lazuli.fused_linear import Workspace
+
+_FUSED_BLOCK = 128  # sizes must be multiples of it
 
 
 @dataclass(frozen=True)
@@ -53,5 +58,40 @@ class RaggedModel(Protocol):
 
     shape: ModelShape
 
-    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
-        """[T] int32 ids and positions to [T, D] hidden states. Does not synchronise."""
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        metadata: AttentionMetadata,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Compute hidden states. Does not synchronise.
+
+        Args:
+            input_ids: [T] int32.
+            position_ids: [T] int32.
+            metadata: Where the sequences lie.
+            wanted: [B] int64, the tokens whose states are wanted; None for all. Saves most of the last layer.
+
+        Returns:
+            [T, D], or [B, D].
+        """
+
+
+def make_workspace(weight: torch.Tensor, sizes: Collection[int]) -> "Workspace | None":
+    """What the fused layers for few tokens need, or None where they cannot be used.
+
+    Args:
+        weight: Any of the model: its device and dtype count.
+        sizes: Inputs and outputs of its layers.
+    """
+    if not weight.is_cuda or weight.dtype.itemsize != 2 or any(size % _FUSED_BLOCK for size in sizes):
+        return None
+    from lazuli.fused_linear import Workspace
+
+    return Workspace(weight.device, max(sizes))
+
+
+def use_fused(workspace: "Workspace | None", num_tokens: int) -> bool:
+    """Whether so few tokens go through the fused layers."""
+    return workspace is not None and num_tokens <= workspace.max_tokens

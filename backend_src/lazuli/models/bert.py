@@ -5,7 +5,7 @@ Takes packed ids, returns packed hidden states. The checkpoint is read under the
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,9 +14,13 @@ from lazuli.errors import ConfigError
 from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
 from lazuli.layers.mlp import Mlp
-from lazuli.layers.norm import LayerNorm
-from lazuli.models.base import ModelShape, read_fields
+from lazuli.layers.norm import LayerNorm, NormThenLinear
+from lazuli.layers.stream import Stream
+from lazuli.models.base import ModelShape, make_workspace, read_fields, use_fused
 from lazuli.weights import WeightReader
+
+if TYPE_CHECKING:
+    from lazuli.fused_linear import Workspace
 
 PREFIXES = ("bert.",)
 # A constant table that old checkpoints store, and the head that sentence embeddings do not use.
@@ -89,13 +93,39 @@ class BertModel:
             BertLayer(config, weights, attention, f"encoder.layer.{index}") for index in range(config.num_hidden_layers)
         ]
         weights.finish(IGNORED)
+        sizes = (3 * config.hidden_size, config.intermediate_size, config.hidden_size)
+        self._workspace = make_workspace(self._embedding.tokens, sizes) if config.hidden_act == "gelu" else None
+        self._fused_layers = []
+        if self._workspace is not None:
+            norms = [self._embedding_norm, *(layer.mlp_norm for layer in self._layers)]
+            self._fused_layers = [FusedLayer(layer, norm) for layer, norm in zip(self._layers, norms, strict=False)]
 
-    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
-        """[T] int32 ids and positions to [T, D] hidden states. Does not synchronise."""
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        metadata: AttentionMetadata,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """See `RaggedModel`."""
+        if use_fused(self._workspace, len(input_ids)):
+            hidden = self._fused(input_ids, position_ids, metadata)
+            return hidden if wanted is None else hidden[wanted]
         hidden = self._embedding_norm(self._embedding(input_ids, position_ids))
-        for layer in self._layers:
+        for layer in self._layers[:-1]:
             hidden = layer(hidden, metadata)
-        return hidden
+        return self._layers[-1](hidden, metadata, wanted)
+
+    def _fused(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
+        """The same for few tokens on a GPU: each layer leaves its last norm to the next one."""
+        from lazuli.triton_kernels.rows import finish_layer_norm
+
+        assert self._workspace is not None, "the caller has looked"
+        stream = self._embedding.stream(input_ids, position_ids, self._embedding_norm.weight)
+        for layer in self._fused_layers:
+            stream = layer(stream, metadata, self._workspace)
+        norm = self._layers[-1].mlp_norm
+        return finish_layer_norm(stream.values, stream.sums, norm.weight, norm.bias, norm.eps)
 
 
 class BertLayer:
@@ -108,20 +138,57 @@ class BertLayer:
         self._head_dim = config.shape.head_dim
         # One product instead of three: they share their input.
         parts = ("query", "key", "value")
-        self._qkv = Linear.read(weights, {f"{name}.attention.self.{part}": size for part in parts}, size)
-        self._project = Linear.read(weights, {f"{name}.attention.output.dense": size}, size)
-        self._attention_norm = LayerNorm.read(weights, f"{name}.attention.output.LayerNorm", size, eps)
+        self.qkv = Linear.read(weights, {f"{name}.attention.self.{part}": size for part in parts}, size)
+        self.project = Linear.read(weights, {f"{name}.attention.output.dense": size}, size)
+        self.attention_norm = LayerNorm.read(weights, f"{name}.attention.output.LayerNorm", size, eps)
         up = Linear.read(weights, {f"{name}.intermediate.dense": inner}, size)
         down = Linear.read(weights, {f"{name}.output.dense": size}, inner)
-        self._mlp = Mlp(up, down, config.hidden_act)
-        self._mlp_norm = LayerNorm.read(weights, f"{name}.output.LayerNorm", size, eps)
+        self.mlp = Mlp(up, down, config.hidden_act)
+        self.mlp_norm = LayerNorm.read(weights, f"{name}.output.LayerNorm", size, eps)
 
-    def __call__(self, hidden: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
-        """[T, D] to [T, D]."""
-        query, key, value = self._qkv(hidden).unflatten(1, (3, -1, self._head_dim)).unbind(1)  # [T, H, head_dim] each
-        attended = self._attention.forward(query, key, value, metadata).flatten(1)
-        hidden = self._attention_norm.after_adding(self._project(attended), hidden)
-        return self._mlp_norm.after_adding(self._mlp(hidden), hidden)
+    def __call__(
+        self, hidden: torch.Tensor, metadata: AttentionMetadata, wanted: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """[T, D] to [T, D], or only to the wanted rows of it: once attention is done, tokens do not mix."""
+        attended = self.attend(self.qkv(hidden), metadata)
+        if wanted is not None:
+            attended, hidden = attended[wanted], hidden[wanted]
+        hidden = self.attention_norm.after_adding(self.project, attended, hidden)
+        return self.mlp_norm.after_adding(self.mlp.down, self.mlp.inner(hidden), hidden)
+
+    def attend(self, projected: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
+        """[T, 3 D] of queries, keys and values to [T, D]."""
+        query, key, value = projected.unflatten(1, (3, -1, self._head_dim)).unbind(1)  # [T, H, head_dim] each
+        return self._attention.forward(query, key, value, metadata).flatten(1)
+
+
+class FusedLayer:
+    """The same layer for few tokens on a GPU, in five kernels; begins with the norm of the layer before."""
+
+    def __init__(self, layer: BertLayer, norm: LayerNorm) -> None:
+        """Wrap a layer and the norm before it."""
+        self._layer = layer
+        self._norm = norm
+        self._qkv = NormThenLinear(norm, layer.qkv)
+        self._up = NormThenLinear(layer.attention_norm, layer.mlp.up, gelu=True)
+
+    def __call__(self, stream: Stream, metadata: AttentionMetadata, workspace: "Workspace") -> Stream:
+        """[T, D] to [T, D], each before a norm but multiplied by its scale."""
+        layer = self._layer
+        attended = layer.attend(self._qkv(stream, workspace), metadata)
+        stream = self._add(layer.project, attended, self._norm, stream, layer.attention_norm, workspace)
+        inner = self._up(stream, workspace)
+        return self._add(layer.mlp.down, inner, layer.attention_norm, stream, layer.mlp_norm, workspace)
+
+    @staticmethod
+    def _add(
+        linear: Linear, tokens: torch.Tensor, norm: LayerNorm, stream: Stream, following: LayerNorm, work: "Workspace"
+    ) -> Stream:
+        from lazuli.fused_linear import linear_add_layer_norm
+
+        assert linear.bias is not None, "each layer of BERT has one"
+        before = (stream, norm.weight, norm.bias, norm.eps)
+        return linear_add_layer_norm(tokens, linear.weight, linear.bias, *before, following.weight, work)
 
 
 def _read_embedding(config: BertConfig, weights: WeightReader) -> TokenEmbedding:

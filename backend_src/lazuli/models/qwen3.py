@@ -7,18 +7,23 @@ packed ids, returns packed hidden states after the last norm. The checkpoint is 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
 from lazuli.errors import ConfigError
-from lazuli.kernels import add_rms_norm, silu_multiply
+from lazuli.kernels import rms_norm
+from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
-from lazuli.layers.rotary import QkNormRotary, RotaryTable
-from lazuli.models.base import ModelShape, read_fields
+from lazuli.layers.mlp import GateUp
+from lazuli.layers.rotary import QkNormRotary, RotaryTable, pair_neighbours
+from lazuli.layers.stream import Stream
+from lazuli.models.base import ModelShape, make_workspace, read_fields, use_fused
 from lazuli.weights import WeightReader
+
+if TYPE_CHECKING:
+    from lazuli.fused_linear import Workspace
 
 PREFIXES = ("model.",)
 IGNORED = ("lm_head.weight",)
@@ -79,26 +84,48 @@ class Qwen3Model:
         """
         self.shape = config.shape
         self._eps = config.rms_norm_eps
-        self._embedding = weights.take("embed_tokens.weight", config.vocab_size, config.hidden_size)
-        rotary = RotaryTable(config.head_dim, config.rope_theta, config.max_position_embeddings, self._embedding.device)
+        self._embedding = TokenEmbedding(weights.take("embed_tokens.weight", config.vocab_size, config.hidden_size))
+        device = self._embedding.tokens.device
+        rotary = RotaryTable(config.head_dim, config.rope_theta, config.max_position_embeddings, device)
         self._layers = [
             Qwen3Layer(config, weights, attention, rotary, f"layers.{index}")
             for index in range(config.num_hidden_layers)
         ]
         self._norm = weights.take("norm.weight", config.hidden_size)
         weights.finish(IGNORED)
+        num_heads = config.num_attention_heads + 2 * config.num_key_value_heads
+        sizes = (config.hidden_size, 2 * config.intermediate_size, num_heads * config.head_dim)
+        self._workspace = make_workspace(self._norm, sizes)
 
-    def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
-        """[T] int32 ids and positions to [T, D] hidden states. Does not synchronise."""
-        residual = F.embedding(input_ids, self._embedding)
-        branch = torch.zeros_like(residual)
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        metadata: AttentionMetadata,
+        wanted: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """See `RaggedModel`."""
+        if use_fused(self._workspace, len(input_ids)):
+            residual = self._fused(input_ids, position_ids, metadata)
+            residual = residual if wanted is None else residual[wanted]
+        else:
+            residual = self._embedding(input_ids, position_ids)
+            for layer in self._layers[:-1]:
+                layer(residual, position_ids, metadata)
+            residual = self._layers[-1](residual, position_ids, metadata, wanted)
+        return rms_norm(residual, self._norm, self._eps)
+
+    def _fused(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
+        """The layers for few tokens on a GPU: [T, D] before the last norm."""
+        assert self._workspace is not None, "the caller has looked"
+        stream = self._embedding.stream(input_ids, position_ids)
         for layer in self._layers:
-            branch = layer(branch, residual, position_ids, metadata)
-        return add_rms_norm(branch, residual, self._norm, self._eps)
+            stream = layer.fused(stream, position_ids, metadata, self._workspace)
+        return stream.values
 
 
 class Qwen3Layer:
-    """Attention and perceptron; the residual stream is changed in place."""
+    """Attention and perceptron, each with the norm before it and its residual."""
 
     def __init__(
         self, config: Qwen3Config, weights: WeightReader, attention: AttentionBackend, rotary: RotaryTable, name: str
@@ -111,35 +138,56 @@ class Qwen3Layer:
         self._head_dim = head_dim
         self._num_heads = config.num_attention_heads
         self._num_kv_heads = config.num_key_value_heads
-        heads = {"q": self._num_heads, "k": self._num_kv_heads, "v": self._num_kv_heads}
+        attention_norm = weights.take(f"{name}.input_layernorm.weight", size)
+        mlp_norm = weights.take(f"{name}.post_attention_layernorm.weight", size)
+        counts = {"q": self._num_heads, "k": self._num_kv_heads, "v": self._num_kv_heads}
+        query, key, value = (
+            weights.take(f"{name}.self_attn.{part}_proj.weight", count * head_dim, size)
+            for part, count in counts.items()
+        )
         # One product instead of three, and one instead of two: they share their input.
-        projections = {f"{name}.self_attn.{part}_proj": count * head_dim for part, count in heads.items()}
-        self._qkv = Linear.read(weights, projections, size, bias=False)
+        rows = [pair_neighbours(query, head_dim), pair_neighbours(key, head_dim), value]
+        self._qkv = Linear(torch.cat(rows).mul_(attention_norm))
         self._norm_rotary = QkNormRotary.read(
             weights, f"{name}.self_attn", (self._num_heads, self._num_kv_heads), head_dim, config.rms_norm_eps, rotary
         )
         self._project = Linear.read(weights, {f"{name}.self_attn.o_proj": size}, self._num_heads * head_dim, bias=False)
-        gate_up = {f"{name}.mlp.{part}_proj": inner for part in ("gate", "up")}
-        self._gate_up = Linear.read(weights, gate_up, size, bias=False)
+        gate, up = (weights.take(f"{name}.mlp.{part}_proj.weight", inner, size) for part in ("gate", "up"))
+        self._gate_up = GateUp(gate, up, mlp_norm)
         self._down = Linear.read(weights, {f"{name}.mlp.down_proj": size}, inner, bias=False)
-        self._attention_norm = weights.take(f"{name}.input_layernorm.weight", size)
-        self._mlp_norm = weights.take(f"{name}.post_attention_layernorm.weight", size)
 
     def __call__(
         self,
-        branch: torch.Tensor,
         residual: torch.Tensor,
         position_ids: torch.Tensor,
         metadata: AttentionMetadata,
+        wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Add the previous branch [T, D] to the residual [T, D] and return the next branch."""
-        normed = add_rms_norm(branch, residual, self._attention_norm, self._eps)
-        heads = self._qkv(normed).view(len(normed), -1, self._head_dim)  # [T, H + 2 K, head_dim]
-        query, key, value = heads.split((self._num_heads, self._num_kv_heads, self._num_kv_heads), dim=1)
-        self._norm_rotary(heads[:, : self._num_heads + self._num_kv_heads], position_ids)
-        attended = self._attention.forward(query, key, value, metadata, causal=self._causal).flatten(1)
-        normed = add_rms_norm(self._project(attended), residual, self._mlp_norm, self._eps)
-        return self._down(silu_multiply(self._gate_up(normed)))
+        """Change the residual [T, D] in place and return it, or only the wanted rows, brought up to date."""
+        heads = self._norm_rotary.project(rms_norm(residual, None, self._eps), self._qkv, position_ids)
+        attended = self._attend(heads, metadata)
+        if wanted is not None:  # once attention is done, tokens do not mix
+            attended, residual = attended[wanted], residual[wanted]
+        self._project.add_product_to(residual, attended)
+        self._down.add_product_to(residual, self._gate_up(rms_norm(residual, None, self._eps)))
+        return residual
+
+    def fused(
+        self, stream: Stream, position_ids: torch.Tensor, metadata: AttentionMetadata, workspace: "Workspace"
+    ) -> Stream:
+        """The same layer for few tokens on a GPU, in five kernels."""
+        from lazuli.fused_linear import linear_add, norm_gate_up
+
+        heads = self._norm_rotary.fused(stream, self._qkv, position_ids, workspace)
+        stream = linear_add(self._attend(heads, metadata), self._project.weight, stream, workspace)
+        inner = norm_gate_up(stream, self._gate_up.linear.weight, self._eps, workspace)
+        return linear_add(inner, self._down.weight, stream, workspace)
+
+    def _attend(self, heads: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
+        """[T, (H + 2 K) head_dim] of queries, keys and values to [T, H head_dim]."""
+        sizes = (self._num_heads, self._num_kv_heads, self._num_kv_heads)
+        query, key, value = heads.unflatten(1, (-1, self._head_dim)).split(sizes, dim=1)
+        return self._attention.forward(query, key, value, metadata, causal=self._causal).flatten(1)
 
 
 def _read_theta(model: Mapping[str, Any]) -> float:

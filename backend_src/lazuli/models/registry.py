@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from lazuli.attention.base import AttentionBackend
+from lazuli.attention.base import AttentionBackend, AttentionShape
 from lazuli.checkpoint import Checkpoint
 from lazuli.errors import ConfigError
 from lazuli.models import bert, qwen3, xlm_roberta
@@ -52,6 +52,22 @@ def read_shape(checkpoint: Checkpoint) -> ModelShape:
         ConfigError: If the architecture is not supported.
     """
     return _find_family(checkpoint).read_config(checkpoint.model).shape
+
+
+def read_attention_shape(checkpoint: Checkpoint) -> AttentionShape:
+    """The attention of a checkpoint's model, without its weights.
+
+    Raises:
+        ConfigError: If the architecture is not supported.
+    """
+    config: Any = _find_family(checkpoint).read_config(checkpoint.model)
+    return AttentionShape(
+        num_heads=config.num_attention_heads,
+        num_kv_heads=getattr(config, "num_key_value_heads", config.num_attention_heads),
+        head_dim=config.shape.head_dim,
+        causal=getattr(config, "causal", False),
+        num_layers=config.num_hidden_layers,
+    )
 
 
 def load_model(

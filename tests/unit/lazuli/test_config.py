@@ -16,8 +16,8 @@ class TestEngineConfig:
         assert parsed.token_budget is None
 
     def test_from_parameters(self):
-        parsed = EngineConfig.from_parameters({"device": "cuda:1", "token_budget": "99", "max_graphs": "0"})
-        assert (parsed.device, parsed.token_budget, parsed.max_graphs) == ("cuda:1", 99, 0)
+        parsed = EngineConfig.from_parameters({"device": "cuda:1", "token_budget": "99", "max_graphs": "7"})
+        assert (parsed.device, parsed.token_budget, parsed.max_graphs) == ("cuda:1", 99, 7)
 
     def test_it_is_frozen(self):
         with pytest.raises(dataclasses.FrozenInstanceError):
@@ -31,8 +31,9 @@ class TestEngineConfig:
             "threads",
             "max_batch_sequences",
             "max_in_flight",
-            "graph_token_step",
             "graph_max_tokens",
+            "graph_memory_mb",
+            "max_graphs",
         ],
     )
     @pytest.mark.parametrize("value", [0, -1])
@@ -40,10 +41,17 @@ class TestEngineConfig:
         with pytest.raises(ConfigError, match=f"{name}: must be at least 1, got {value}"):
             EngineConfig.from_parameters({name: str(value)})
 
-    def test_max_graphs_may_be_zero_but_not_less(self):
-        assert EngineConfig(max_graphs=0).max_graphs == 0
-        with pytest.raises(ConfigError, match="max_graphs: must be at least 0, got -1"):
-            EngineConfig(max_graphs=-1)
+    @pytest.mark.parametrize("name", ["graph_start_s", "graph_busy_ms"])
+    def test_times_may_be_zero_but_not_less(self, name):
+        assert getattr(EngineConfig.from_parameters({name: "0"}), name) == 0
+        with pytest.raises(ConfigError, match=f"{name}: must be at least 0, got -1"):
+            EngineConfig.from_parameters({name: "-1"})
+
+    def test_when_graphs_are_captured(self):
+        for value in ("idle", "lazy", "off"):
+            assert EngineConfig.from_parameters({"graph_capture": value}).graph_capture == value
+        with pytest.raises(ConfigError, match="graph_capture: 'auto' is not one of idle, lazy, off"):
+            EngineConfig.from_parameters({"graph_capture": "auto"})
 
     def test_one_reply_thread_more_than_batches_in_flight(self):
         assert EngineConfig(max_in_flight=3, reply_threads=4).reply_threads == 4

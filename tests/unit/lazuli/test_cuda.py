@@ -1,114 +1,337 @@
-"""What of the CUDA stepper needs no GPU: how a batch is laid out for it. The rest is in `tests/gpu`."""
+"""The CUDA stepper without a GPU: torch's CUDA functions are replaced by ones that compute at once, on the CPU.
+
+That shows which graph runs when, on which inputs, and that nothing is lost when one fails. What real graphs compute is
+tested in `tests/gpu`.
+"""
+
+import contextlib
 
 import numpy as np
 import pytest
 import torch
 
-from lazuli.attention.sdpa import SdpaAttention
 from lazuli.batch import RaggedBatch
-from lazuli.checkpoint import load_checkpoint
-from lazuli.cpu import host_inputs
-from lazuli.cuda import _fill, _num_inputs, _offsets, _views
+from lazuli.buckets import Bucket, BucketTable
+from lazuli.cuda import CudaStepper, dummy_batch
 from lazuli.encoder import Encoder
-from lazuli.graph import Bucket
-from lazuli.models.registry import load_model
+from lazuli.graph import GraphCache
+from lazuli.graph_keeper import GraphKeeper
+from lazuli.graph_profile import ProfileFile
+from lazuli.models.base import ModelShape
+
+CPU = torch.device("cpu")
+TABLE = BucketTable(max_tokens=1024, max_sequences=64, max_seqlen=512)
 
 
-def make(*lengths, first=1, normalize=None):
+class FakeStream:
+    def __init__(self, device=None):
+        self.waited = 0
+
+    def synchronize(self):
+        self.waited += 1
+
+
+class FakeEvent:
+    def __init__(self, blocking):
+        pass
+
+    def record(self):
+        pass
+
+    def query(self):
+        return True
+
+    def synchronize(self):
+        pass
+
+
+class FakeCuda:
+    """Counts what a device would be asked for."""
+
+    def __init__(self):
+        self.pools = 0
+        self.free = 1 << 30
+        self.reserved = 0
+        self.capturing = None
+        self.live = {}  # pool -> graphs
+
+    def new_pool(self):
+        self.pools += 1
+        return (0, self.pools)
+
+
+class FakeGraph:
+    """What `FakeModel` did within the capture is done again at each replay."""
+
+    cuda: FakeCuda
+
+    def __init__(self):
+        self.again = None
+
+    def capture_begin(self, pool, capture_error_mode):
+        # As torch does: a pool whose last graph is gone is not to be used again.
+        assert self.cuda.live.get(pool, 1) > 0
+        self.pool = pool
+        self.cuda.capturing = self
+
+    def capture_end(self):
+        self.cuda.capturing = None
+        self.cuda.live[self.pool] = self.cuda.live.get(self.pool, 0) + 1
+        self.cuda.reserved += 1000
+        self.cuda.free -= 1100
+
+    def replay(self):
+        self.again()
+
+    def __del__(self):
+        if hasattr(self, "pool") and self.pool in self.cuda.live:
+            self.cuda.live[self.pool] -= 1
+
+
+class FakeEncoder(Encoder):
+    """A vector is (mean id, mean position, 1); in a capture the vectors are only promised."""
+
+    def __init__(self, cuda):
+        super().__init__(FakeModel(), "mean", capturable=True)
+        self.cuda = cuda
+        self.runs = []
+        self.planned = []
+        self.failures = []
+
+    def plan(self, inputs):
+        assert self.cuda.capturing is None
+        self.planned.append((len(inputs.input_ids), len(inputs.attention.cu_seqlens_cpu) - 1))
+
+    def encode(self, inputs):
+        graph = self.cuda.capturing
+        if graph is None:
+            self.runs.append(len(inputs.input_ids))
+            return super().encode(inputs)
+        if self.failures:
+            raise self.failures.pop()
+        output = torch.full((len(inputs.normalize), 3), torch.nan)
+        graph.again = lambda: output.copy_(Encoder.encode(self, inputs))
+        return output
+
+
+class FakeModel:
+    shape = ModelShape(hidden_size=3, head_dim=1, vocab_size=1000, max_positions=512)
+
+    def forward(self, input_ids, position_ids, metadata, wanted=None):
+        return torch.stack([input_ids, position_ids, torch.ones_like(input_ids)], dim=1).float()
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    fake = FakeCuda()
+    FakeGraph.cuda = fake
+    replacements = {
+        "Stream": FakeStream,
+        "stream": lambda stream: contextlib.nullcontext(),
+        "Event": FakeEvent,
+        "CUDAGraph": FakeGraph,
+        "graph_pool_handle": fake.new_pool,
+        "synchronize": lambda device: None,
+        "mem_get_info": lambda device: (fake.free, 1 << 31),
+        "memory_reserved": lambda device: fake.reserved,
+        "memory_allocated": lambda device: 0,
+        "max_memory_allocated": lambda device: 4096,
+        "reset_peak_memory_stats": lambda device: None,
+    }
+    for name, replacement in replacements.items():
+        monkeypatch.setattr(torch.cuda, name, replacement)
+    return fake
+
+
+@pytest.fixture
+def make(cuda):
+    def make(capture="idle", max_graphs=100, max_bytes=1 << 20):
+        encoder = FakeEncoder(cuda)
+        graphs = GraphCache(TABLE, capture=capture, max_graphs=max_graphs, max_bytes=max_bytes)
+        return CudaStepper(encoder, CPU, graphs, max_tokens=2048, max_sequences=64), encoder
+
+    return make
+
+
+def pack(*lengths, first=1):
     rows = [np.arange(first, first + length, dtype=np.int32) for length in lengths]
-    return RaggedBatch.pack(rows, normalize or [True] * len(rows))
+    return RaggedBatch.pack(rows, [False] * len(rows))
 
 
-def fill(batch, sizes, buffer=None):
-    """A buffer of garbage, filled and cut into its parts."""
-    buffer = (
-        torch.full((_num_inputs(sizes.num_tokens, sizes.num_sequences),), -77, dtype=torch.int32)
-        if buffer is None
-        else buffer
-    )
-    _fill(buffer.numpy(), batch, sizes)
-    return buffer, _views(buffer, batch.cu_seqlens, sizes)
+def expected(batch):
+    ids = np.split(batch.input_ids, batch.cu_seqlens[1:-1])
+    return np.array([[row.mean(), (len(row) - 1) / 2, 1] for row in ids], dtype=np.float32)
 
 
-def exact(batch):
-    return Bucket(batch.num_tokens, batch.num_sequences, batch.max_seqlen)
+def check(stepper, batch):
+    vectors = stepper.step(batch).result()
+    np.testing.assert_allclose(vectors, expected(batch), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("num_tokens", "num_sequences"), [(1, 1), (64, 4), (100, 100)])
-def test_the_parts_fill_the_buffer(num_tokens, num_sequences):
-    offsets = _offsets(Bucket(num_tokens, num_sequences, 16))
-    sizes = np.diff([0, *offsets, _num_inputs(num_tokens, num_sequences)])
-    assert sizes.tolist() == [num_tokens, num_tokens, num_sequences + 1, num_sequences]
+def own(*lengths):
+    return TABLE.find(Bucket(sum(lengths), len(lengths), max(lengths)))
 
 
-def test_without_padding_it_is_the_batch():
-    batch = make(3, 2, 2, normalize=[True, False, True])
-    _, inputs = fill(batch, exact(batch))
-    assert inputs.input_ids.tolist() == batch.input_ids.tolist()
-    assert inputs.position_ids.tolist() == batch.position_ids.tolist()
-    assert inputs.attention.cu_seqlens.tolist() == batch.cu_seqlens.tolist()
-    assert inputs.attention.max_seqlen == 3
-    assert inputs.normalize.tolist() == [0, 1, 1]
+class TestSteps:
+    def test_idle(self, make):
+        stepper, encoder = make()
+        check(stepper, pack(20, 3))
+        assert encoder.runs == [own(20, 3).num_tokens]
+        assert stepper.capture(own(20, 3))
+        for first in (5, 9):
+            check(stepper, pack(19, 2, first=first))
+        check(stepper, pack(10, 9, 8, first=3))
+        assert stepper.graphs.counters.replayed == 3
+        assert encoder.runs == [own(20, 3).num_tokens]
+
+    def test_lazy(self, make):
+        stepper, encoder = make("lazy")
+        for first in range(1, 5):
+            check(stepper, pack(20, 3, first=first))
+        seen = stepper.graphs.snapshot()
+        assert (seen.missed, seen.captured, seen.replayed, len(encoder.runs)) == (1, 1, 3, 1)
+
+    def test_off_and_above(self, make):
+        stepper, encoder = make("off")
+        check(stepper, pack(20, 3))
+        assert encoder.runs == [23]
+        stepper, encoder = make()
+        check(stepper, pack(512, 512, 1))
+        assert encoder.runs == [1025]
+
+    def test_graphs_of_many_sizes_in_any_order(self, make):
+        stepper, _ = make("lazy")
+        rng = np.random.default_rng(0)
+        for _ in range(300):
+            check(stepper, pack(*rng.integers(1, 120, size=rng.integers(1, 9)), first=int(rng.integers(1, 500))))
+        assert stepper.graphs.counters.replayed > 200
+
+    def test_every_batch_is_planned_in_the_sizes_that_run(self, make):
+        stepper, encoder = make()
+        check(stepper, pack(20, 3))
+        stepper.capture(own(20, 3))
+        check(stepper, pack(7, 3))
+        sizes = own(20, 3)
+        small = own(7, 3)
+        # The second batch is run by the graph of the first, which stands in.
+        assert encoder.planned == [(sizes.num_tokens, sizes.num_sequences)] * 3
+        stepper.capture(small)
+        check(stepper, pack(7, 3))
+        assert encoder.planned[3:] == [(small.num_tokens, small.num_sequences)] * 2
+
+    def test_a_failed_step_gives_its_buffer_back(self, make, monkeypatch):
+        stepper, encoder = make()
+
+        def fail(inputs):
+            raise RuntimeError("out of memory")
+
+        free = len(stepper._input_buffer.staging_pool._free)
+        with monkeypatch.context() as patch:
+            patch.setattr(encoder, "encode", fail)
+            with pytest.raises(RuntimeError, match="out of memory"):
+                stepper.step(pack(3))
+        assert len(stepper._input_buffer.staging_pool._free) == free
+        assert stepper._stream.waited == 1
+        check(stepper, pack(3))
 
 
-def test_padded_tokens_are_zero_and_padded_sequences_are_empty():
-    batch = make(3, 2, normalize=[True, True])
-    _, inputs = fill(batch, Bucket(8, 5, 16))
-    assert inputs.input_ids.tolist() == [1, 2, 1, 2, 3, 0, 0, 0]
-    assert inputs.position_ids.tolist() == [0, 1, 0, 1, 2, 0, 0, 0]
-    # The last value is repeated: it is the number of real tokens, not that of the bucket.
-    assert inputs.attention.cu_seqlens.tolist() == [0, 2, 5, 5, 5, 5]
-    assert inputs.attention.max_seqlen == 16
-    assert inputs.normalize.tolist() == [1, 1, 0, 0, 0]
+class TestCaptures:
+    def test_one_that_fails_once_is_run_eagerly_and_tried_again(self, make, cuda):
+        stepper, encoder = make()
+        encoder.failures = [RuntimeError("a kernel was not loaded")]
+        assert stepper.capture(own(20))
+        assert encoder.runs == [own(20).num_tokens]
+        check(stepper, pack(20))
+        assert (stepper.graphs.counters.replayed, stepper.graphs.counters.failed) == (1, 0)
+        assert cuda.pools == 2  # an invalidated capture leaves its pool unusable
+
+    def test_one_that_fails_twice_is_barred(self, make):
+        stepper, encoder = make("lazy")
+        encoder.failures = [RuntimeError("no"), RuntimeError("no")]
+        for first in range(4):
+            check(stepper, pack(20, first=first))
+        seen = stepper.graphs.snapshot()
+        assert (seen.missed, seen.captured, seen.failed, seen.replayed) == (4, 0, 1, 0)
+
+    def test_the_last_graph_of_a_pool_takes_the_pool_with_it(self, make, cuda):
+        stepper, _ = make()
+        assert stepper.capture(own(500))
+        stepper.limit(64)
+        assert len(stepper.graphs) == 0
+        assert stepper.capture(own(20))
+        check(stepper, pack(20))
+        assert cuda.pools == 2
+        assert stepper._recorder.pool_bytes == 1000
+
+    def test_eviction_and_capture_again(self, make):
+        stepper, _ = make("lazy", max_graphs=2)
+        for _ in range(3):
+            for length in (20, 100, 300):
+                for first in range(3):
+                    check(stepper, pack(length, first=first))
+        seen = stepper.graphs.snapshot()
+        assert (seen.graphs, seen.captured, seen.evicted, seen.missed) == (2, 9, 7, 9)
+
+    def test_memory_is_counted(self, make):
+        stepper, _ = make()
+        stepper.capture(own(20))
+        stepper.capture(own(100))
+        assert stepper.graphs.snapshot().graph_bytes == 2 * 1000 + 2 * 100
+
+    def test_more_than_fits_runs_eagerly(self, make):
+        stepper, _ = make(max_bytes=2000)
+        for bucket in TABLE.coarse:
+            stepper.run_dummy(bucket)
+        assert not stepper.capture(own(300, 300))  # 4 bytes a token were measured
+        assert stepper.capture(own(300))
+        assert stepper.graphs.counters.failed == 1
+        check(stepper, pack(300))
+        check(stepper, pack(300, 300))
+
+    def test_a_capture_leaves_what_is_in_flight_alone(self, make):
+        stepper, _ = make()
+        result = stepper.step(pack(20, first=7))
+        stepper.capture(own(20))
+        other = stepper.step(pack(20, first=9))
+        stepper.capture(own(100))
+        np.testing.assert_allclose(result.result(), expected(pack(20, first=7)))
+        np.testing.assert_allclose(other.result(), expected(pack(20, first=9)))
 
 
-def test_nothing_of_the_batch_before_is_left():
-    sizes = Bucket(16, 8, 16)
-    buffer, _ = fill(make(*[2] * 8, first=40), sizes)
-    _, again = fill(make(3, 2), sizes, buffer)
-    _, fresh = fill(make(3, 2), sizes)
-    for name in ("input_ids", "position_ids", "normalize"):
-        assert torch.equal(getattr(again, name), getattr(fresh, name))
-    assert torch.equal(again.attention.cu_seqlens, fresh.attention.cu_seqlens)
+def test_a_start_then_traffic_then_another_start(make, tmp_path):
+    file = ProfileFile(tmp_path, "model", {})
+    batches = [pack(*lengths, first=3) for lengths in ((20,), (150, 3), (200,) * 5, (512, 400), (1,) * 40)]
+    for number in range(2):
+        stepper, _ = make()
+        keeper = GraphKeeper(stepper, file, max_tokens=None, start_s=60.0, busy_share=0.01)
+        keeper.start()
+        assert stepper.graphs.table.max_tokens == 1024
+        stood_in = []
+        for batch in batches * 2:
+            check(stepper, batch)
+            stood_in.append(stepper.graphs.counters.stood_in)
+            keeper.use_idle_time(quiet=True)
+        keeper.close()
+        seen = stepper.graphs.snapshot()
+        assert (seen.missed, seen.above, seen.failed) == (0, 0, 0)
+        assert stood_in[-1] == stood_in[len(batches) - 1]
+        assert (seen.stood_in > 0) is (number == 0)
 
 
-def test_the_host_keeps_the_real_layout():
-    batch = make(3, 2)
-    _, inputs = fill(batch, Bucket(8, 5, 16))
-    assert inputs.attention.cu_seqlens_cpu.tolist() == [0, 2, 5]
+def test_timing_takes_as_many_buffers_as_it_gives_back(make):
+    stepper, encoder = make()
+    stepper.capture(own(300))
+    free = len(stepper._input_buffer.staging_pool._free)
+    assert stepper.time_eager(own(300)) > 0
+    assert stepper.time_replay(own(300)) > 0
+    assert len(encoder.runs) == 4
+    assert len(stepper._input_buffer.staging_pool._free) == free
 
 
-def test_every_part_is_a_view_of_the_buffer():
-    """A graph reads the addresses of its capture: a copy made outside it would stay as it was then."""
-    batch = make(3, 2)
-    buffer, inputs = fill(batch, Bucket(8, 5, 16))
-    first, last = buffer.data_ptr(), buffer.data_ptr() + buffer.numel() * 4
-    for tensor in (inputs.input_ids, inputs.position_ids, inputs.attention.cu_seqlens, inputs.normalize):
-        assert first <= tensor.data_ptr() < last
-        assert tensor.dtype == torch.int32
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
-def test_inputs_made_for_one_batch_compute_the_next_one_in_the_same_buffer(tiny_checkpoint, pooling):
-    """As a graph replays it; of equal lengths, because SDPA looks at the layout on the host."""
-    model = load_model(load_checkpoint(str(tiny_checkpoint)), SdpaAttention(), torch.device("cpu"), torch.float32)
-    encoder = Encoder(model, pooling)
-    sizes = Bucket(16, 4, 16)
-    buffer, captured = fill(make(3, 5, first=2, normalize=[False, True]), sizes)
-    batch = make(3, 5, first=30, normalize=[True, False])
-    fill(batch, sizes, buffer)
-    expected = encoder.encode(host_inputs(batch))
-    torch.testing.assert_close(encoder.encode(captured)[:2], expected, atol=1e-5, rtol=1e-5)
-    assert expected.norm(dim=1)[0] == pytest.approx(1, abs=1e-5)
-    assert expected.norm(dim=1)[1] != pytest.approx(1, abs=1e-2)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
-def test_padding_changes_no_vector(tiny_checkpoint, pooling):
-    model = load_model(load_checkpoint(str(tiny_checkpoint)), SdpaAttention(), torch.device("cpu"), torch.float32)
-    encoder = Encoder(model, pooling)
-    batch = make(1, 4, 4, 17)
-    _, padded = fill(batch, Bucket(64, 16, 32))
-    vectors = encoder.encode(padded)
-    assert vectors.shape == (16, 32)
-    torch.testing.assert_close(vectors[:4], encoder.encode(host_inputs(batch)), atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("bucket", [Bucket(16, 1, 16), Bucket(4096, 16, 512), Bucket(100, 7, 33)])
+def test_a_dummy_batch_fills_the_tokens_within_the_bounds(bucket):
+    batch = dummy_batch(bucket)
+    assert batch.num_tokens == bucket.num_tokens
+    assert batch.num_sequences <= bucket.num_sequences
+    assert batch.max_seqlen <= bucket.max_seqlen
+    assert not batch.input_ids.any()

@@ -13,12 +13,14 @@ class FakeModel:
 
     shape = ModelShape(hidden_size=3, head_dim=1, vocab_size=100, max_positions=64)
 
-    def forward(self, input_ids, position_ids, metadata):
-        return torch.stack([input_ids, position_ids, torch.ones_like(input_ids)], dim=1).float()
+    def forward(self, input_ids, position_ids, metadata, wanted=None):
+        hidden = torch.stack([input_ids, position_ids, torch.ones_like(input_ids)], dim=1).float()
+        self.num_computed = len(hidden if wanted is None else wanted)
+        return hidden if wanted is None else hidden[wanted]
 
 
-def inputs(normalize):
-    rows = [np.array(ids, dtype=np.int32) for ids in ([3], [2, 6])]
+def inputs(normalize, ids=((3,), (2, 6))):
+    rows = [np.array(row, dtype=np.int32) for row in ids]
     return host_inputs(RaggedBatch.pack(rows, normalize))
 
 
@@ -30,6 +32,15 @@ def test_model_then_pooling(pooling, expected):
     vectors = Encoder(FakeModel(), pooling).encode(inputs([False, False]))
     assert vectors.tolist() == expected
     assert vectors.dtype == torch.float32
+
+
+@pytest.mark.parametrize(("pooling", "expected"), [("cls", [3, 7]), ("last", [4, 9])])
+def test_of_many_tokens_the_last_layer_computes_what_is_wanted(pooling, expected):
+    model = FakeModel()
+    long = [7, *[1] * 700, 9]
+    vectors = Encoder(model, pooling).encode(inputs([False, False], ids=(long, (3, 4))))
+    assert vectors[:, 0].tolist() == expected
+    assert model.num_computed == 2
 
 
 def test_chosen_vectors_are_of_unit_length():
@@ -49,3 +60,26 @@ def test_nothing_is_captured_unless_said():
 
 def test_no_gradient_is_recorded():
     assert not Encoder(FakeModel(), "mean").encode(inputs([True, True])).requires_grad
+
+
+class TestPlan:
+    class Attention:
+        def __init__(self):
+            self.planned = []
+
+        def plan(self, metadata):
+            self.planned.append(metadata)
+
+    def test_attention_plans_the_batch(self):
+        attention = self.Attention()
+        batch = inputs([True, True])
+        Encoder(FakeModel(), "mean", attention=attention).plan(batch)
+        assert attention.planned == [batch.attention]
+
+    def test_encode_does_not_plan(self):
+        attention = self.Attention()
+        Encoder(FakeModel(), "mean", attention=attention).encode(inputs([True, True]))
+        assert attention.planned == []
+
+    def test_without_attention_there_is_nothing_to_plan(self):
+        Encoder(FakeModel(), "mean").plan(inputs([True, True]))

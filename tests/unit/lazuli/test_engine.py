@@ -1,3 +1,6 @@
+import dataclasses
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -98,6 +101,28 @@ class TestEngine:
         engine.warm_up()
 
 
+class TestWithoutGraphs:
+    """On a CPU."""
+
+    def test_there_is_nothing_to_do_in_idle_time(self, make):
+        engine = make()
+        engine.warm_up()
+        assert engine.use_idle_time(quiet=True) is False
+
+    def test_all_counters_are_zero(self, make):
+        engine = make()
+        engine.embed_ids(rows_of(3))
+        assert not any(dataclasses.astuple(engine.graph_counters))
+
+    def test_nothing_is_written(self, make, tmp_path, monkeypatch):
+        monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+        engine = make(cache_dir=str(tmp_path / "cache"))
+        engine.warm_up()
+        engine.close()
+        assert not (tmp_path / "cache").exists()
+        assert "TRITON_CACHE_DIR" not in os.environ
+
+
 class TestGate:
     """`dtype: auto` on a CPU with AMX."""
 
@@ -106,7 +131,7 @@ class TestGate:
         monkeypatch.setattr("lazuli.precision.has_amx_bf16", lambda: True)
 
     def dtype_of(self, engine):
-        return engine._encoder._model._embedding._tokens.dtype
+        return engine._encoder._model._embedding.tokens.dtype
 
     def write(self, write_bert, make_bert_tensors, folder, offset):
         """With a large offset bfloat16 rounds away what tells tokens apart; a norm takes it off."""

@@ -3,25 +3,35 @@
 import pytest
 import torch
 
-from lazuli.kernels import add_rms_norm, qk_norm_rotary, silu_multiply
+from lazuli.kernels import biased_layer_norm, qk_norm_rotary, rms_norm, silu_multiply
 
 
 def random(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize(("num_tokens", "size"), [(1, 8), (7, 33), (65, 128)])
-def test_add_rms_norm(num_tokens, size):
-    branch, residual, weight = random(num_tokens, size), random(num_tokens, size, seed=1), random(size, seed=2)
-    total = branch + residual
-    expected = total / (total.pow(2).mean(dim=1, keepdim=True) + 1e-6).sqrt() * weight
-    torch.testing.assert_close(add_rms_norm(branch, residual, weight, 1e-6), expected)
-    torch.testing.assert_close(residual, total)
+SIZES = pytest.mark.parametrize(("num_tokens", "size"), [(1, 8), (7, 33), (65, 128)])
 
 
-def test_silu_multiply():
-    gate_up = random(5, 14)
-    gate, up = gate_up[:, :7], gate_up[:, 7:]
+@SIZES
+def test_rms_norm(num_tokens, size):
+    tokens, weight = random(num_tokens, size), random(size, seed=1)
+    expected = tokens / (tokens.pow(2).mean(dim=1, keepdim=True) + 1e-6).sqrt() * weight
+    torch.testing.assert_close(rms_norm(tokens, weight, 1e-6), expected)
+
+
+@SIZES
+def test_biased_layer_norm(num_tokens, size):
+    tokens, before, weight, bias = random(num_tokens, size), *(random(size, seed=seed) for seed in (1, 2, 3))
+    total = tokens + before
+    deviation = (total.var(dim=1, correction=0, keepdim=True) + 1e-5).sqrt()
+    expected = (total - total.mean(dim=1, keepdim=True)) / deviation * weight + bias
+    torch.testing.assert_close(biased_layer_norm(tokens, before, weight, bias, 1e-5), expected)
+
+
+def test_silu_multiply_of_neighbours():
+    gate, up = random(5, 7), random(5, 7, seed=1)
+    gate_up = torch.stack([gate, up], dim=2).flatten(1)
     torch.testing.assert_close(silu_multiply(gate_up), gate / (1 + (-gate).exp()) * up)
 
 
@@ -35,7 +45,7 @@ def test_qk_norm_rotary_turns_pairs_by_position_and_keeps_their_length():
     qk_norm_rotary(heads, weight, angles.cos(), angles.sin(), position_ids, 1e-6)
 
     normed = before / (before.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt() * weight
-    pairs = torch.complex(normed[..., :4], normed[..., 4:])
+    pairs = torch.view_as_complex(normed.unflatten(-1, (4, 2)))
     turned = pairs * torch.polar(torch.ones(5, 4), angles[position_ids]).unsqueeze(1)
-    torch.testing.assert_close(heads, torch.cat([turned.real, turned.imag], dim=-1))
+    torch.testing.assert_close(heads, torch.view_as_real(turned).flatten(-2))
     assert torch.equal(everything[:, num_heads:], rest)

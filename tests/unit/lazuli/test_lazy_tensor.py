@@ -41,6 +41,13 @@ class TestPinnedPool:
         pool.give_back(first)
         assert {id(pool.take()), id(pool.take())} == {id(first), id(second)}
 
+    def test_reserved_buffers_are_the_ones_taken(self):
+        pool = PinnedPool(8, pin_memory=False)
+        pool.reserve(3)
+        assert len({buffer.data_ptr() for buffer in pool._free}) == 3
+        reserved = {id(buffer) for buffer in pool._free}
+        assert {id(pool.take()) for _ in range(3)} == reserved
+
     def test_no_buffer_is_held_twice_under_concurrency(self):
         pool = PinnedPool(8, pin_memory=False)
         held, doubled, lock = set(), [], threading.Lock()

@@ -60,6 +60,8 @@ def test_tokenizer_parameters_are_the_defaults():
         ("LAZULI_POOLING", "cls", "pooling", "cls"),
         ("LAZULI_ATTENTION", "sdpa", "attention", "sdpa"),
         ("LAZULI_THREADS", "3", "threads", 3),
+        ("LAZULI_GRAPH_CAPTURE", "off", "graph_capture", "off"),
+        ("LAZULI_CACHE_DIR", "/cache", "cache_dir", "/cache"),
     ],
 )
 @pytest.mark.parametrize("name", ["embedding", "embedding_stream"])

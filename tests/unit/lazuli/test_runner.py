@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from lazuli import runner as runner_module
 from lazuli.errors import DeviceError, NonFiniteError, ShuttingDownError
 from lazuli.lazy_tensor import LazyTensor
 from lazuli.reply import ReplyPool
@@ -47,6 +48,9 @@ class FakeEngine:
         self.gate.set()
         self.on_the_way = self.most_on_the_way = 0
         self.stepped = threading.Semaphore(0)
+        self.idle_calls = []
+        self.left_to_do = 0
+        self.idle = threading.Semaphore(0)
         self._lock = threading.Lock()
 
     def step(self, batch):
@@ -60,6 +64,12 @@ class FakeEngine:
         firsts = batch.input_ids[batch.cu_seqlens[:-1]].astype(np.float32)
         values = np.stack([np.where(firsts == NAN, np.nan, firsts), np.diff(batch.cu_seqlens)], axis=1)
         return PooledTensor(self, values)
+
+    def use_idle_time(self, *, quiet):
+        self.idle_calls.append((quiet, len(self.batches), threading.get_ident()))
+        self.left_to_do -= 1
+        self.idle.release()
+        return self.left_to_do > 0
 
     def note_arrival(self):
         with self._lock:
@@ -167,6 +177,54 @@ class TestPrepare:
         with pytest.raises(RuntimeError, match="no memory"):
             Runner(engine, scheduler, replies, 1, fail)
         replies.close()
+
+
+class TestIdleTime:
+    def test_it_is_used_after_each_batch_by_the_thread_that_steps(self, start, engine, make_request):
+        scheduler, runner = start(token_budget=1)
+        scheduler.submit(make_request(*[1] * 5))
+        runner.close()
+        busy = [call for call in engine.idle_calls if not call[0]]
+        assert [batches for _, batches, _ in busy][:5] == [1, 2, 3, 4, 5]
+        assert {thread for _, _, thread in engine.idle_calls} == {runner._thread.ident}
+
+    def test_in_a_gap_it_is_used_until_nothing_is_left(self, start, engine, monkeypatch):
+        monkeypatch.setattr(runner_module, "_QUIET_S", 0.03)
+        engine.left_to_do = 4
+        start()
+        for _ in range(4):
+            assert engine.idle.acquire(timeout=PATIENCE_S)
+        assert not engine.idle.acquire(timeout=0.1)
+        assert engine.idle_calls[0][0] is False
+        assert engine.idle_calls[-1][0] is True
+
+    def test_a_request_comes_first_and_there_is_more_afterwards(self, start, engine, make_request, make_sender):
+        engine.left_to_do = 10**9
+        scheduler, _ = start()
+        for _ in range(3):
+            assert engine.idle.acquire(timeout=PATIENCE_S)
+            sender = make_sender()
+            scheduler.submit(make_request(1, sender=sender))
+            assert sender.wait().embedding().shape == (1, 2)
+        assert engine.idle.acquire(timeout=PATIENCE_S)
+
+    def test_a_failure_there_harms_no_request(self, start, engine, make_request, make_sender, caplog):
+        def fail(*, quiet):
+            raise RuntimeError("no memory for a graph")
+
+        engine.use_idle_time = fail
+        scheduler, _ = start()
+        with caplog.at_level(logging.CRITICAL, logger="lazuli.runner"):
+            for _ in range(3):
+                sender = make_sender()
+                scheduler.submit(make_request(1, sender=sender))
+                assert sender.wait().embedding().shape == (1, 2)
+
+    def test_close_does_not_wait_for_what_is_left(self, start, engine):
+        engine.left_to_do = 10**9
+        _, runner = start()
+        runner.close()
+        assert not runner._thread.is_alive()
 
 
 class TestInFlight:

@@ -105,6 +105,31 @@ class TestBatches:
         assert lengths(waiter.wait().result) == [2]
 
 
+class TestTimeout:
+    def test_none_if_no_work_comes(self):
+        assert make().next_batch(timeout_s=0.01) is None
+
+    def test_what_waits_is_taken_at_once(self, make_request):
+        scheduler = make()
+        scheduler.submit(make_request(2))
+        assert lengths(scheduler.next_batch(timeout_s=0.0)) == [2]
+        assert scheduler.next_batch(timeout_s=0.0) is None
+
+    def test_work_ends_the_wait(self, make_request):
+        scheduler = make()
+        waiter = Waiter(scheduler.next_batch, PATIENCE_S)
+        wait_until_blocked(scheduler._not_empty)
+        scheduler.submit(make_request(2))
+        assert lengths(waiter.wait().result) == [2]
+
+    def test_so_does_close(self):
+        scheduler = make()
+        waiter = Waiter(scheduler.next_batch, PATIENCE_S)
+        wait_until_blocked(scheduler._not_empty)
+        scheduler.close()
+        assert waiter.wait().result == []
+
+
 class TestFailedRequests:
     def test_their_rows_are_passed_over_and_cost_no_budget(self, make_request):
         scheduler = make(token_budget=10)

@@ -154,6 +154,14 @@ def test_close_answers_what_was_accepted_and_refuses_the_rest(start, make_sender
     assert not late.ended
 
 
+def test_close_closes_the_engine_once_nothing_steps_it(start, monkeypatch):
+    service = start()
+    seen = []
+    monkeypatch.setattr(service.engine, "close", lambda: seen.append(service._runner._thread.is_alive()))
+    service.close()
+    assert seen == [False]
+
+
 def test_a_model_that_overflows_gives_an_error_and_no_nulls(tmp_path, write_bert, make_bert_tensors, make_sender):
     sizes = {"max_position_embeddings": 128}
     tensors = make_bert_tensors(**sizes)

@@ -23,3 +23,11 @@ def groups(*lengths):
 )
 def test_neighbours_of_one_length_are_a_group(lengths, expected):
     assert groups(*lengths) == expected
+
+
+def test_sizes_with_and_without_padding():
+    cu_seqlens = np.array([0, 3, 8, 8, 8], dtype=np.int32)
+    plain = AttentionMetadata(torch.from_numpy(cu_seqlens[:3]), cu_seqlens[:3], 5)
+    assert (plain.num_sequences, plain.padded_tokens) == (2, 8)
+    padded = AttentionMetadata(torch.from_numpy(cu_seqlens), cu_seqlens, 5, num_tokens=16)
+    assert (padded.num_sequences, padded.padded_tokens) == (4, 16)

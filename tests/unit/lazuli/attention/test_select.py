@@ -3,45 +3,155 @@ import logging
 import pytest
 import torch
 
+from lazuli.attention import select
+from lazuli.attention.auto import AutoAttention
+from lazuli.attention.base import AttentionBackend, AttentionShape
 from lazuli.attention.sdpa import SdpaAttention
 from lazuli.attention.select import BACKENDS, select_attention
+from lazuli.attention.table import Entry
 from lazuli.attention.torch_varlen import TorchVarlenAttention
+from lazuli.attention.triton_ragged import TritonAttention
 from lazuli.errors import ConfigError
 
-
-@pytest.mark.parametrize(
-    ("device", "dtype", "head_dim", "expected"),
-    [
-        ("cpu", torch.float32, 32, SdpaAttention),
-        ("cpu", torch.bfloat16, 32, SdpaAttention),
-        ("cuda", torch.bfloat16, 32, TorchVarlenAttention),
-        ("cuda", torch.float32, 32, SdpaAttention),
-        ("cuda", torch.bfloat16, 20, SdpaAttention),
-    ],
-)
-def test_the_best_that_can_run_is_chosen(device, dtype, head_dim, expected):
-    assert type(select_attention(None, torch.device(device), dtype, head_dim)) is expected
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-def test_by_name():
-    assert type(select_attention("sdpa", torch.device("cuda"), torch.bfloat16, 32)) is SdpaAttention
+def shape(head_dim=32):
+    return AttentionShape(12, 12, head_dim, causal=False, num_layers=6)
 
 
-def test_a_name_is_never_replaced_by_another():
-    with pytest.raises(ConfigError, match="attention: 'torch_varlen' cannot be used on cpu: it needs a GPU"):
-        select_attention("torch_varlen", torch.device("cpu"), torch.bfloat16, 32)
+class TestNothingMeasured:
+    @pytest.fixture(autouse=True)
+    def no_table(self, monkeypatch):
+        monkeypatch.setattr(select, "_read_entries", lambda device: [])
+
+    @pytest.mark.parametrize(
+        ("device", "dtype", "head_dim", "expected"),
+        [
+            ("cpu", torch.float32, 32, SdpaAttention),
+            ("cpu", torch.bfloat16, 32, SdpaAttention),
+            ("cuda", torch.bfloat16, 32, TritonAttention),
+            ("cuda", torch.bfloat16, 40, TorchVarlenAttention),
+            ("cuda", torch.float32, 32, SdpaAttention),
+            ("cuda", torch.bfloat16, 20, SdpaAttention),
+        ],
+    )
+    def test_the_first_that_can_run_is_chosen(self, device, dtype, head_dim, expected):
+        assert type(select_attention(None, torch.device(device), dtype, shape(head_dim))) is expected
 
 
-def test_an_unknown_name_is_named_with_the_known_ones():
-    with pytest.raises(ConfigError, match="attention: 'flash' is not one of auto, torch_varlen, sdpa"):
-        select_attention("flash", torch.device("cpu"), torch.float32, 32)
+class TestByName:
+    def test_it_is_made(self):
+        assert type(select_attention("sdpa", CUDA, torch.bfloat16, shape())) is SdpaAttention
+
+    @pytest.mark.parametrize("name", [backend.name for backend in BACKENDS if backend is not SdpaAttention])
+    def test_it_is_never_replaced_by_another(self, name):
+        with pytest.raises(ConfigError, match=f"attention: '{name}' cannot be used on cpu: it needs a GPU"):
+            select_attention(name, CPU, torch.bfloat16, shape(64))
+
+    def test_nor_if_it_fails_to_start(self, monkeypatch):
+        def fail(*arguments):
+            raise RuntimeError("no compiler")
+
+        monkeypatch.setattr(TorchVarlenAttention, "make", fail)
+        with pytest.raises(ConfigError, match="'torch_varlen' failed to start on cuda: no compiler"):
+            select_attention("torch_varlen", CUDA, torch.bfloat16, shape())
+
+    def test_an_unknown_name_is_named_with_the_known_ones(self):
+        known = ", ".join(backend.name for backend in BACKENDS)
+        with pytest.raises(ConfigError, match=f"attention: 'flash' is not one of auto, {known}"):
+            select_attention("flash", CPU, torch.float32, shape())
+
+
+class Fake(AttentionBackend):
+    capturable = True
+    slow = None
+    broken = False
+    made = 0
+
+    @classmethod
+    def why_not(cls, device, dtype, head_dim):
+        return None
+
+    @classmethod
+    def why_slow_to_make(cls, shape, dtype):
+        return cls.slow
+
+    @classmethod
+    def make(cls, shape, device, dtype):
+        if cls.broken:
+            raise ImportError(f"no {cls.name}")
+        cls.made += 1
+        return cls()
+
+    def forward(self, query, key, value, metadata, *, causal=False):
+        return query
+
+
+def fake(name, **attributes):
+    return type(name.title(), (Fake,), {"name": name, **attributes})
+
+
+def entry(num_tokens, **call_us):
+    return Entry(shape(), num_tokens, float(num_tokens), call_us, {})
+
+
+class TestMeasured:
+    ENTRIES = (
+        entry(16, small=1.0, plain=2.0, large=3.0, bad=9.0),
+        entry(4096, small=9.0, plain=8.0, large=5.0, bad=9.0),
+    )
+
+    def choose(self, monkeypatch, *backends):
+        monkeypatch.setattr(select, "BACKENDS", backends)
+        monkeypatch.setattr(select, "_read_entries", lambda device: list(self.ENTRIES))
+        return select_attention(None, CUDA, torch.bfloat16, shape())
+
+    def choices(self, attention):
+        assert type(attention) is AutoAttention
+        return [attention.choice(length, 1, length) for length in (16, 4096)]
+
+    def test_each_where_it_is_the_quickest(self, monkeypatch):
+        backends = [fake(name) for name in ("plain", "large", "small", "bad")]
+        assert self.choices(self.choose(monkeypatch, *backends)) == ["small", "large"]
+        assert [backend.made for backend in backends] == [0, 1, 1, 0]  # no other is loaded
+
+    def test_only_what_can_run_here(self, monkeypatch):
+        unusable = fake("large", why_not=classmethod(lambda cls, *where: "too old"))
+        chosen = self.choose(monkeypatch, fake("plain"), unusable, fake("small"))
+        assert self.choices(chosen) == ["small", "plain"]
+
+    def test_only_what_a_graph_can_hold(self, monkeypatch):
+        chosen = self.choose(monkeypatch, fake("plain"), fake("small", capturable=False))
+        assert self.choices(chosen) == ["plain", "plain"]
+
+    def test_what_was_not_measured_is_not_taken(self, monkeypatch):
+        assert self.choices(self.choose(monkeypatch, fake("new"), fake("plain"))) == ["plain", "plain"]
+        assert self.choose(monkeypatch, fake("new"), fake("newer")).name == "new"
+
+    def test_what_fails_to_start_is_left_out_and_said(self, monkeypatch, caplog):
+        chosen = self.choose(monkeypatch, fake("plain"), fake("large", broken=True), fake("small"))
+        assert self.choices(chosen) == ["small", "plain"]
+        assert "large failed to start" in caplog.text
+
+    def test_what_would_take_minutes_to_start_is_left_out_and_said(self, monkeypatch, caplog):
+        chosen = self.choose(monkeypatch, fake("plain"), fake("large", slow="it is not compiled"), fake("small"))
+        assert self.choices(chosen) == ["small", "plain"]
+        assert "large would be quicker for some batches, but it is not compiled" in caplog.text
+
+    def test_the_ranges_are_logged(self, monkeypatch, caplog):
+        with caplog.at_level(logging.INFO, logger="lazuli.attention.select"):
+            self.choose(monkeypatch, fake("plain"), fake("large"), fake("small"))
+        assert "attention backend: auto (chosen)" in caplog.text
+        assert "by measured times: 1 text: 16-256 small, 512-8192 large; " in caplog.text
 
 
 @pytest.mark.parametrize(("name", "how"), [(None, "chosen"), ("sdpa", "asked for")])
 def test_the_choice_is_logged(caplog, name, how):
     with caplog.at_level(logging.INFO, logger="lazuli.attention.select"):
-        select_attention(name, torch.device("cpu"), torch.float32, 32)
+        select_attention(name, CPU, torch.float32, shape())
     assert f"attention backend: sdpa ({how})" in caplog.text
+    assert ("torch_varlen: it needs a GPU" in caplog.text) == (name is None)
 
 
 def test_names_are_unique():

@@ -4,7 +4,7 @@ from transformers.activations import ACT2FN
 
 from lazuli.errors import ConfigError
 from lazuli.layers.linear import Linear
-from lazuli.layers.mlp import Mlp
+from lazuli.layers.mlp import GateUp, Mlp
 
 
 def layer(num_in, num_out, seed):
@@ -16,7 +16,18 @@ def layer(num_in, num_out, seed):
 def test_against_the_activation_of_transformers(activation):
     tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
     up, down = layer(3, 8, 2), layer(8, 3, 3)
-    torch.testing.assert_close(Mlp(up, down, activation)(tokens), down(ACT2FN[activation](up(tokens))))
+    torch.testing.assert_close(Mlp(up, down, activation).inner(tokens), ACT2FN[activation](up(tokens)))
+
+
+def test_gate_up():
+    gate, up, scale = (
+        torch.randn(*shape, generator=torch.Generator().manual_seed(9)) for shape in ((8, 3), (8, 3), (3,))
+    )
+    up = up.flip(0)
+    tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    scaled = tokens * scale
+    expected = torch.nn.functional.silu(scaled @ gate.T) * (scaled @ up.T)
+    torch.testing.assert_close(GateUp(gate, up, scale)(tokens), expected)
 
 
 def test_another_activation_is_named():

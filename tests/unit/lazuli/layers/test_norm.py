@@ -1,6 +1,7 @@
 import torch
 from safetensors.torch import save_file
 
+from lazuli.layers.linear import Linear
 from lazuli.layers.norm import LayerNorm
 from lazuli.weights import WeightReader
 
@@ -24,12 +25,12 @@ def test_eps_counts():
     assert LayerNorm(weight, bias, 100.0)(tokens).abs().max() < 0.3
 
 
-def test_the_residual_is_added_first_and_stays_as_it_was():
+def test_the_residual_is_added_first():
     norm = LayerNorm(*make(), 1e-12)
-    branch, residual = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1))
-    kept, expected = residual.clone(), norm(branch + residual)
-    torch.testing.assert_close(norm.after_adding(branch, residual), expected)
-    assert torch.equal(residual, kept)
+    tokens, residual = (torch.randn(5, size, generator=torch.Generator().manual_seed(size)) for size in (3, 8))
+    linear = Linear(torch.randn(8, 3, generator=torch.Generator().manual_seed(1)), make()[0])
+    expected = norm(linear(tokens) + residual)
+    torch.testing.assert_close(norm.after_adding(linear, tokens, residual), expected)
 
 
 def test_read(tmp_path):

@@ -1,0 +1,98 @@
+"""Captures the whole model as a CUDA graph, and knows what memory that takes.
+
+Takes inputs at static addresses, returns graphs. All of them share one pool of memory: only one runs at a time, so each
+may use what the others use, but for their outputs. Knows nothing of when to capture.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from lazuli.encoder import Encoder, EncoderInputs
+
+# More than this is not a graph's own: another process has allocated meanwhile.
+_MOST_OWN_BYTES = 64 << 20
+# Small batches also take memory that does not grow with them.
+_TYPICAL_TOKENS = 1024
+
+
+@dataclass(frozen=True)
+class CapturedGraph:
+    """A graph with the tensor that it writes, and the inputs that it reads.
+
+    Attributes:
+        graph: The graph.
+        output: [B, D] float32, at the address that the graph writes to.
+        inputs: Views of the static buffer.
+        own_bytes: Device memory that it takes outside the pool.
+    """
+
+    graph: torch.cuda.CUDAGraph
+    output: torch.Tensor
+    inputs: EncoderInputs
+    own_bytes: int
+
+
+class GraphRecorder:
+    """Captures on one stream."""
+
+    def __init__(self, encoder: Encoder, device: torch.device) -> None:
+        """Start with an empty pool."""
+        self._encoder = encoder
+        self._device = device
+        self.pool_bytes = 0
+        self._bytes_per_token = 0.0
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def capture(self, inputs: EncoderInputs) -> CapturedGraph:
+        """Record the kernels of a batch on the current stream, and queue one run; work in flight is not waited for.
+
+        Args:
+            inputs: Already planned. They are zeroed: a batch of empty sequences.
+
+        Raises:
+            Exception: Whatever the model raises, or torch, if the capture was invalidated.
+        """
+        free, reserved = torch.cuda.mem_get_info(self._device)[0], torch.cuda.memory_reserved(self._device)
+        graph = torch.cuda.CUDAGraph()
+        # relaxed: neither what other threads do with the device, nor a kernel that is loaded or a workspace that is
+        # allocated at its first use, can break the capture.
+        graph.capture_begin(pool=self._pool, capture_error_mode="relaxed")
+        try:
+            try:
+                output = self._encoder.encode(inputs)
+            finally:
+                graph.capture_end()  # raises as well if what failed has invalidated the capture
+        except Exception:
+            # torch still records to the pool of an invalidated capture, and refuses to begin another there. The graphs
+            # of the old pool keep it.
+            self.renew_pool()
+            raise
+        # The first run is slower than the others, and takes memory too.
+        for tensor in (inputs.input_ids, inputs.position_ids, inputs.attention.cu_seqlens, inputs.normalize):
+            tensor.zero_()
+        graph.replay()
+        grown = torch.cuda.memory_reserved(self._device) - reserved
+        self.pool_bytes += grown
+        own = free - torch.cuda.mem_get_info(self._device)[0] - grown
+        return CapturedGraph(graph, output, inputs, own_bytes=max(0, min(own, _MOST_OWN_BYTES)))
+
+    def renew_pool(self) -> None:
+        """Begin another pool, as must be done once no graph of the old one is left: torch has then given it up."""
+        self._pool = torch.cuda.graph_pool_handle()
+        self.pool_bytes = 0
+
+    @contextmanager
+    def measured(self, num_tokens: int) -> Iterator[None]:
+        """Learn from an eager run inside what memory so many tokens take."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+        before = torch.cuda.memory_allocated(self._device)
+        yield
+        taken = torch.cuda.max_memory_allocated(self._device) - before
+        self._bytes_per_token = max(self._bytes_per_token, taken / max(num_tokens, _TYPICAL_TOKENS))
+
+    def expected_pool_bytes(self, num_tokens: int) -> int:
+        """What the pool would have after the capture of a batch of so many tokens."""
+        return max(self.pool_bytes, int(self._bytes_per_token * num_tokens))

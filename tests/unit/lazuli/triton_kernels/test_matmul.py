@@ -1,0 +1,80 @@
+"""Products with an epilogue against the same in plain torch.
+
+On a GPU from Hopper on; without one in Triton's interpreter, if it is installed.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+pytest.importorskip("triton")
+
+from lazuli.triton_kernels.matmul import Blocks, Epilogue, matmul
+
+ON_GPU = torch.cuda.is_available()
+# The interpreter does not compute products of bfloat16.
+DEVICE, DTYPE = ("cuda", torch.bfloat16) if ON_GPU else ("cpu", torch.float32)
+TOLERANCE = 2e-2 if ON_GPU else 1e-4
+K, N, HEAD_DIM = 256, 512, 64
+CUTS = [Blocks(128, 128, 64, 8, 3, 1), Blocks(64, 128, 64, 4, 3, 2)]
+if ON_GPU:
+    CUTS += [Blocks(128, 256, 64, 8, 3, 1, specialize=True), Blocks(128, 128, 64, 4, 3, 100)]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of numpy, in the interpreter
+    pytest.mark.skipif(
+        ON_GPU and torch.cuda.get_device_capability() < (9, 0), reason="needs the tensor memory accelerator"
+    ),
+    pytest.mark.parametrize("num_tokens", (1, 65, 513, 4096) if ON_GPU else (1, 65)),
+    pytest.mark.parametrize("blocks", CUTS, ids=lambda blocks: f"{blocks.tokens}x{blocks.outputs}x{blocks.programs}"),
+]
+
+
+@pytest.fixture(autouse=True)
+def one_multiprocessor_without_a_gpu(monkeypatch):
+    """In the interpreter there is no device to ask; few programs, so that each has several blocks."""
+    if not ON_GPU:
+        properties = type("Properties", (), {"multi_processor_count": 1})
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+
+
+def random(*shape, seed=0, scale=1.0, dtype=DTYPE):
+    return (torch.randn(shape, generator=torch.Generator().manual_seed(seed)) * scale).to(DEVICE, dtype)
+
+
+def operands(num_tokens):
+    tokens, weight = random(num_tokens, K), random(N, K, seed=1, scale=K**-0.5)
+    return tokens, weight, tokens.float() @ weight.float().T
+
+
+def check(output, expected):
+    torch.testing.assert_close(output.float(), expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_gelu(num_tokens, blocks):
+    tokens, weight, product = operands(num_tokens)
+    bias = random(N, seed=2, scale=3)
+    check(matmul(tokens, weight, Epilogue("gelu", bias), blocks), F.gelu(product + bias.float()))
+
+
+def test_silu_multiply(num_tokens, blocks):
+    tokens, weight, product = operands(num_tokens)
+    check(matmul(tokens, weight, Epilogue("silu_multiply"), blocks), F.silu(product[:, 0::2]) * product[:, 1::2])
+
+
+def test_norm_rotate(num_tokens, blocks):
+    tokens, weight, product = operands(num_tokens)
+    num_rotated = 256 // HEAD_DIM  # of 8 heads
+    head_weight = random(num_rotated, HEAD_DIM, seed=2)
+    angles = random(500, HEAD_DIM // 2, seed=3, dtype=torch.float32)
+    positions = torch.randint(500, (num_tokens,), generator=torch.Generator().manual_seed(4)).int().to(DEVICE)
+    rotation = (angles.cos(), angles.sin(), positions, 1e-6)
+    output = matmul(tokens, weight, Epilogue("norm_rotate", head_weight, rotation), blocks)
+
+    heads = product.view(num_tokens, -1, HEAD_DIM)
+    rotated = heads[:, :num_rotated]
+    normed = rotated * torch.rsqrt(rotated.square().mean(-1, keepdim=True) + 1e-6) * head_weight.float()
+    pairs = torch.view_as_complex(normed.unflatten(-1, (-1, 2)))
+    turned = pairs * torch.polar(torch.ones_like(angles), angles)[positions][:, None]
+    expected = torch.cat([torch.view_as_real(turned).flatten(-2), heads[:, num_rotated:]], dim=1)
+    check(output, expected.flatten(1))
