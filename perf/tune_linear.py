@@ -25,10 +25,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from lazuli import fused_linear
-from lazuli.kernels import qk_norm_rotary, silu_multiply
+from lazuli.kernels import silu_multiply
 from lazuli.layers.stream import Stream
 from lazuli.triton_kernels.linear import Tiling
-from lazuli.triton_kernels.matmul import Blocks, Epilogue, matmul
+from lazuli.triton_kernels.matmul import Blocks, matmul
 
 _FEW = (16, 32, 64, 128, 192, 256)
 _MANY = (512, 1024, 2560, 4096, 12800, 25600)
@@ -57,11 +57,7 @@ LAYERS = (
     Layer("layer_norm_linear", 4096, 1024, 24),
     Layer("linear_add", 1024, 4096, 24),
 )
-WITH_EPILOGUE = (
-    Layer("silu_multiply", 6144, 1024, 28),
-    Layer("gelu", 4096, 1024, 24),
-    Layer("norm_rotate", 4096, 1024, 28),
-)
+ACTIVATED = (Layer("silu_multiply", 6144, 1024, 28), Layer("gelu", 4096, 1024, 24))
 
 
 def tilings(layer: Layer, num_tokens: int) -> Iterator[Tiling]:
@@ -114,7 +110,7 @@ def caller(layer: Layer, num_tokens: int, device: str = "cuda") -> Callable[[int
     def run(index: int, cut: Any) -> torch.Tensor:
         weight = weights[index % len(weights)]
         if layer.kind in separate:
-            return separate[layer.kind](weight) if cut is None else matmul(hidden, weight, epilogue, cut)
+            return separate[layer.kind](weight) if cut is None else matmul(hidden, weight, bias, layer.kind, cut)
         fused_linear.choose_tiling = lambda *_, **__: cut  # type: ignore[assignment]
         if layer.kind == "norm_qkv":
             return fused_linear.norm_qkv(stream, weight, *rotary, 1e-6, workspace)
@@ -124,21 +120,14 @@ def caller(layer: Layer, num_tokens: int, device: str = "cuda") -> Callable[[int
             return fused_linear.linear_add(hidden, weight, added, workspace).values
         return fused_linear.layer_norm_linear(stream, weight, vector, vector, 1e-5, workspace, gelu=outputs == 4096)
 
-    def rotate(weight: torch.Tensor) -> torch.Tensor:
-        heads = torch.mm(hidden, weight.t())
-        qk_norm_rotary(heads.unflatten(1, (-1, head_dim))[:, : len(rotary[0])], *rotary, 1e-6)
-        return heads
-
     separate: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
         "gelu": lambda weight: F.gelu(torch.addmm(bias, hidden, weight.t())),
         "silu_multiply": lambda weight: silu_multiply(torch.mm(hidden, weight.t())),
-        "norm_rotate": rotate,
     }
     head_dim = _HEAD_DIM.get(outputs, 64)
     table = random(1024, head_dim // 2, dtype=torch.float32)
     positions = torch.arange(num_tokens, dtype=torch.int32, device=device) % 1024
     rotary = (random(outputs // head_dim * 3 // 4, head_dim), table, table, positions)
-    epilogue = Epilogue(layer.kind, bias if layer.kind == "gelu" else rotary[0], (*rotary[1:], 1e-6))
     return run
 
 
@@ -198,7 +187,7 @@ def main() -> None:
     options = parser.parse_args()
 
     few = [(layer, count, tiling) for layer in LAYERS for count in options.few for tiling in tilings(layer, count)]
-    many = [(layer, count, cut) for layer in WITH_EPILOGUE for count in options.many for cut in all_blocks()]
+    many = [(layer, count, cut) for layer in ACTIVATED for count in options.many for cut in all_blocks()]
     # What is compiled depends on the cut, not on the number of tokens.
     distinct = list(
         {
@@ -219,7 +208,7 @@ def main() -> None:
             cut, time_us, _ = best(layer, count, list(tilings(layer, count)), 7)
             entry = {"kind": layer.kind, "num_outputs": layer.num_outputs, "size": layer.size, "num_tokens": count}
             entries.append(entry | {"tiling": asdict(cut), "us": round(time_us, 2)})
-    for layer in WITH_EPILOGUE:
+    for layer in ACTIVATED:
         for count in options.many:
             cut, time_us, library_us = best(layer, count, [None, *all_blocks()], 15)
             entry = {"kind": layer.kind, "num_outputs": layer.num_outputs, "size": layer.size, "num_tokens": count}

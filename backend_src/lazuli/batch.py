@@ -5,8 +5,11 @@ Takes rows of token ids, returns the arrays of one forward pass, all on the host
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+
+_FIRST = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,16 @@ class RaggedBatch:
     @classmethod
     def pack(cls, rows: SequenceOf[np.ndarray], normalize: SequenceOf[bool]) -> "RaggedBatch":
         """Pack B >= 1 rows of ids, [L] int32 each, L >= 1."""
+        if len(rows) == 1:  # most queries come alone, and each operation here delays them
+            length = len(rows[0])
+            return cls(
+                order=_FIRST,
+                input_ids=np.array(rows[0], dtype=np.int32),
+                position_ids=_positions(length),
+                cu_seqlens=np.array([0, length], dtype=np.int32),
+                max_seqlen=length,
+                normalize=np.array(normalize, dtype=np.bool_),
+            )
         lengths = np.fromiter(map(len, rows), dtype=np.int32, count=len(rows))
         order = np.argsort(lengths, kind="stable")
         lengths = lengths[order]
@@ -55,3 +68,13 @@ class RaggedBatch:
     def num_sequences(self) -> int:
         """B."""
         return len(self.order)
+
+
+def _positions(length: int) -> np.ndarray:
+    """0, 1, 2, ... as [length] int32: a view of an array that is kept, not to be written to."""
+    return _numbers(1 << (length - 1).bit_length())[:length]
+
+
+@cache
+def _numbers(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int32)

@@ -57,8 +57,8 @@ class CudaStepper:
         self._recorder = GraphRecorder(encoder, device)
         self._stream = torch.cuda.Stream(device)
         self._input_buffer = InputBuffer(max_tokens, max_sequences, device)
-        result_bytes = max_sequences * encoder.shape.hidden_size * 4
-        self._result_pool = PinnedPool(result_bytes, pin_memory=device.type == "cuda")
+        result_shape = (max_sequences, encoder.shape.hidden_size)
+        self._result_pool = PinnedPool(result_shape, torch.float32, pin_memory=device.type == "cuda")
         for pool in (self._input_buffer.staging_pool, self._result_pool):
             pool.reserve(_PINNED_BUFFERS)  # allocating one later would wait for the device
         torch.cuda.synchronize(device)  # the buffer was zeroed on another stream
@@ -109,42 +109,47 @@ class CudaStepper:
 
     @torch.inference_mode()
     def _queue(
-        self, batch: RaggedBatch, sizes: Bucket, run: Callable[[Bucket, EncoderInputs], torch.Tensor]
+        self, batch: RaggedBatch, sizes: Bucket, run: Callable[[RaggedBatch, Bucket], torch.Tensor]
     ) -> CudaTensor:
         staging_pool = self._input_buffer.staging_pool
         staging = staging_pool.take()
         with torch.cuda.stream(self._stream):
             try:
-                inputs = self._input_buffer.upload(batch, sizes, staging)
-                self._encoder.plan(inputs)
-                result = run(sizes, inputs)[: batch.num_sequences]
+                self._input_buffer.upload(batch, sizes, staging)
+                result = run(batch, sizes)[: batch.num_sequences]
                 return CudaTensor(result, self._result_pool, staging, staging_pool, spin=self._spin)
             except Exception:
                 self._stream.synchronize()  # the copy may still read the staging buffer
                 staging_pool.give_back(staging)
                 raise
 
-    def _run(self, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
-        return self._encoder.encode(inputs)
+    def _run(self, batch: RaggedBatch, sizes: Bucket) -> torch.Tensor:
+        return self._encoder.encode(self._plan(batch, sizes))
 
-    def _measure(self, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
+    def _measure(self, batch: RaggedBatch, sizes: Bucket) -> torch.Tensor:
         with self._recorder.measured(sizes.num_tokens):
-            return self._encoder.encode(inputs)
+            return self._encoder.encode(self._plan(batch, sizes))
 
-    def _replay(self, sizes: Bucket, inputs: EncoderInputs) -> torch.Tensor:
+    def _replay(self, batch: RaggedBatch, sizes: Bucket) -> torch.Tensor:
+        if self._encoder.plans:
+            self._plan(batch, sizes)
         captured = self.graphs.get(sizes)
         captured.graph.replay()
         return captured.output
+
+    def _plan(self, batch: RaggedBatch, sizes: Bucket) -> EncoderInputs:
+        """The tensors of a batch that was uploaded, with the host's part of its attention done."""
+        inputs = self._input_buffer.inputs(batch.cu_seqlens, sizes)
+        self._encoder.plan(inputs)
+        return inputs
 
     @torch.inference_mode()
     def _try_capture(self, bucket: Bucket) -> CapturedGraph | None:
         """Capture; if that fails, run the bucket eagerly, which loads whatever it needs, and try once more."""
         with torch.cuda.stream(self._stream):
             for attempt in (1, 2):
-                inputs = self._input_buffer.inputs(dummy_batch(bucket).cu_seqlens, bucket)
                 try:
-                    self._encoder.plan(inputs)
-                    return self._recorder.capture(inputs)
+                    return self._recorder.capture(self._plan(dummy_batch(bucket), bucket))
                 except Exception:
                     _log.warning("capture %d of %s failed", attempt, bucket, exc_info=True)
                 if attempt == 1 and not self._try_dummy(bucket):
@@ -159,7 +164,7 @@ class CudaStepper:
             return False
         return True
 
-    def _time(self, bucket: Bucket, run: Callable[[Bucket, EncoderInputs], torch.Tensor]) -> float:
+    def _time(self, bucket: Bucket, run: Callable[[RaggedBatch, Bucket], torch.Tensor]) -> float:
         batch = dummy_batch(bucket)
         self._queue(batch, bucket, run).result()
         start = time.perf_counter()

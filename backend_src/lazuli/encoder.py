@@ -61,6 +61,11 @@ class Encoder:
         """The sizes of the model."""
         return self._model.shape
 
+    @property
+    def plans(self) -> bool:
+        """Whether `plan` does anything."""
+        return self.attention is not None and self.attention.plans
+
     def plan(self, inputs: EncoderInputs) -> None:
         """Do what attention has to do on the host, before `encode` or the replay of a graph of it."""
         if self.attention is not None:

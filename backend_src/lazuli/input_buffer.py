@@ -27,9 +27,9 @@ class InputBuffer:
         self._device_buffer = torch.zeros(num_inputs, dtype=torch.int32, device=device)
         # Making them anew takes 10 us, and buckets come again and again.
         self._views = lru_cache(_REMEMBERED)(self._make_views)
-        self.staging_pool = PinnedPool(num_inputs * 4, pin_memory=device.type == "cuda")
+        self.staging_pool = PinnedPool((num_inputs,), torch.int32, pin_memory=device.type == "cuda")
 
-    def upload(self, batch: RaggedBatch, sizes: Bucket, staging: torch.Tensor) -> EncoderInputs:
+    def upload(self, batch: RaggedBatch, sizes: Bucket, staging: torch.Tensor) -> None:
         """Lay the batch out in pinned memory as it lies on the device, and queue one copy.
 
         Args:
@@ -38,10 +38,9 @@ class InputBuffer:
             staging: Of `staging_pool`; may go back once the device has passed what was queued so far.
         """
         num_inputs = count_inputs(sizes.num_tokens, sizes.num_sequences)
-        host = staging.view(torch.int32)[:num_inputs]
+        host = staging[:num_inputs]
         fill(host.numpy(), batch, sizes)
         self._device_buffer[:num_inputs].copy_(host, non_blocking=True)
-        return self.inputs(batch.cu_seqlens, sizes)
 
     def inputs(self, cu_seqlens: np.ndarray, sizes: Bucket) -> EncoderInputs:
         """The tensors of a batch of these sizes, whatever they hold now.
@@ -69,16 +68,20 @@ def count_inputs(num_tokens: int, num_sequences: int) -> int:
 def fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
     """Write a batch into an int32 buffer, padded to `sizes`: id 0 for tokens, empty for sequences."""
     ids, positions, cu_seqlens, normalize = (buffer[part] for part in _parts(sizes))
-    ids[: batch.num_tokens] = batch.input_ids
-    ids[batch.num_tokens :] = 0
-    positions[: batch.num_tokens] = batch.position_ids
-    positions[batch.num_tokens :] = 0
-    cu_seqlens[: batch.num_sequences + 1] = batch.cu_seqlens
-    cu_seqlens[batch.num_sequences + 1 :] = batch.num_tokens
-    normalize[: batch.num_sequences] = batch.normalize
-    normalize[batch.num_sequences :] = 0
+    tokens, sequences = batch.num_tokens, batch.num_sequences
+    ids[:tokens] = batch.input_ids
+    positions[:tokens] = batch.position_ids
+    cu_seqlens[: sequences + 1] = batch.cu_seqlens
+    normalize[:sequences] = batch.normalize
+    if tokens < sizes.num_tokens:
+        ids[tokens:] = 0
+        positions[tokens:] = 0
+    if sequences < sizes.num_sequences:
+        cu_seqlens[sequences + 1 :] = tokens
+        normalize[sequences:] = 0
 
 
+@lru_cache(_REMEMBERED)
 def _parts(sizes: Bucket) -> tuple[slice, slice, slice, slice]:
     """Where ids, positions, cu_seqlens and flags lie."""
     tokens, sequences = sizes.num_tokens, sizes.num_sequences

@@ -50,11 +50,15 @@ class GraphRecorder:
         """Record the kernels of a batch on the current stream, and queue one run; work in flight is not waited for.
 
         Args:
-            inputs: Already planned. They are zeroed: a batch of empty sequences.
+            inputs: Already planned. The layout is filled in, the rest zeroed: kernels must find what was planned.
 
         Raises:
             Exception: Whatever the model raises, or torch, if the capture was invalidated.
         """
+        layout = inputs.attention
+        layout.cu_seqlens.copy_(torch.from_numpy(layout.cu_seqlens_cpu))
+        for tensor in (inputs.input_ids, inputs.position_ids, inputs.normalize):
+            tensor.zero_()
         free, reserved = torch.cuda.mem_get_info(self._device)[0], torch.cuda.memory_reserved(self._device)
         graph = torch.cuda.CUDAGraph()
         # relaxed: neither what other threads do with the device, nor a kernel that is loaded or a workspace that is
@@ -70,10 +74,7 @@ class GraphRecorder:
             # of the old pool keep it.
             self.renew_pool()
             raise
-        # The first run is slower than the others, and takes memory too.
-        for tensor in (inputs.input_ids, inputs.position_ids, inputs.attention.cu_seqlens, inputs.normalize):
-            tensor.zero_()
-        graph.replay()
+        graph.replay()  # the first run is slower than the others, and takes memory too
         grown = torch.cuda.memory_reserved(self._device) - reserved
         self.pool_bytes += grown
         own = free - torch.cuda.mem_get_info(self._device)[0] - grown

@@ -182,6 +182,7 @@ def test_plans_in_flight_do_not_overwrite_each_other(make_backend, heads):
     torch.cuda.synchronize()
     outputs = []
     with torch.cuda.stream(stream):
+        on_device.copy_(pinned[0])
         first = AttentionMetadata(on_device, pinned[0].numpy(), 600, 700)
         backend.plan(first)
         backend.forward(*inputs, first)

@@ -1,4 +1,4 @@
-"""CUDA graphs against eager runs, with MiniLM's real weights: at every bucket's edges, and whenever they are captured.
+"""CUDA graphs against eager runs, with MiniLM's weights: at every bucket's edges, and whenever they are captured.
 
 A graph and an eager run of the same padded sizes are equal bit for bit: they launch the same kernels. An eager run of
 the exact sizes may pick other kernels for its products: there the cosine is at least 0.9999, as between a text alone
@@ -17,6 +17,7 @@ from lazuli.batch import RaggedBatch
 from lazuli.buckets import Bucket, BucketTable
 from lazuli.config import EngineConfig
 from lazuli.engine import Engine
+from random_checkpoint import default_or_random
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "perf"))
 from random_checkpoint import write_checkpoint
@@ -26,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-NAME = "all-MiniLM-L6-v2"
+NAME = default_or_random()
 VOCABULARY = 30522
 LONGEST = 512
 MAX_TOKENS = 8192

@@ -29,6 +29,7 @@ class AutoAttention(AttentionBackend):
     def __init__(self, backends: Mapping[str, AttentionBackend], entries: Sequence[Entry], num_layers: int) -> None:
         """Use these backends; at least one of them must have been measured in each entry."""
         self._backends = backends
+        self.plans = any(backend.plans for backend in backends.values())
         self._entries = entries
         self._num_layers = num_layers
         # Called for each layer of an eager pass.

@@ -75,6 +75,7 @@ class AttentionBackend(ABC):
     name: str
     # Whether a CUDA graph of it serves batches of another layout: it must not look at `cu_seqlens_cpu`.
     capturable: bool
+    plans: bool = False  # whether `plan` does anything
 
     @classmethod
     @abstractmethod

@@ -25,6 +25,7 @@ class FlashAttnCuteAttention(AttentionBackend):
 
     name = "flash_attn_cute"
     capturable = True
+    plans = True
 
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:

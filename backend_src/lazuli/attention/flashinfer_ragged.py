@@ -42,6 +42,7 @@ class _FlashInferAttention(AttentionBackend):
     """What both kernels share."""
 
     capturable = True
+    plans = True
     kernel: ClassVar[str]
 
     @classmethod

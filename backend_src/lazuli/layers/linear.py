@@ -30,7 +30,15 @@ class Linear:
         return self._transposed.t()
 
     @classmethod
-    def read(cls, weights: WeightReader, sizes: Mapping[str, int], num_in: int, *, bias: bool = True) -> "Linear":
+    def read(
+        cls,
+        weights: WeightReader,
+        sizes: Mapping[str, int],
+        num_in: int,
+        *,
+        bias: bool = True,
+        scale: torch.Tensor | None = None,
+    ) -> "Linear":
         """Read one layer, or several that share their input and become one product.
 
         Args:
@@ -38,8 +46,11 @@ class Linear:
             sizes: Name without `.weight` and `.bias` to output size.
             num_in: Input size.
             bias: Whether there is one.
+            scale: [in], to be multiplied into the weight: that of the norm before, which then need not scale.
         """
         weight = torch.cat([weights.take(f"{name}.weight", size, num_in) for name, size in sizes.items()])
+        if scale is not None:
+            weight.mul_(scale)
         if not bias:
             return cls(weight)
         return cls(weight, torch.cat([weights.take(f"{name}.bias", size) for name, size in sizes.items()]))

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from lazuli.errors import ConfigError
-from lazuli.kernels import product_with_epilogue, silu_multiply
+from lazuli.kernels import activated_product, silu_multiply
 from lazuli.layers.linear import Linear
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -36,9 +36,7 @@ class Mlp:
     def inner(self, tokens: torch.Tensor) -> torch.Tensor:
         """[T, D] to [T, I]: up and activation."""
         if self._activation is F.gelu and tokens.is_cuda:
-            from lazuli.triton_kernels.matmul import Epilogue
-
-            product = product_with_epilogue(tokens, self.up.weight, Epilogue("gelu", self.up.bias))
+            product = activated_product("gelu", tokens, self.up.weight, self.up.bias)
             if product is not None:
                 return product
         return self._activation(self.up(tokens))
@@ -57,9 +55,7 @@ class GateUp:
     def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
         """[T, D] to [T, I]."""
         if tokens.is_cuda:
-            from lazuli.triton_kernels.matmul import Epilogue
-
-            product = product_with_epilogue(tokens, self.linear.weight, Epilogue("silu_multiply"))
+            product = activated_product("silu_multiply", tokens, self.linear.weight, None)
             if product is not None:
                 return product
         return silu_multiply(self.linear(tokens))

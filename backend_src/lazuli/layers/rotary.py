@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lazuli.kernels import product_with_epilogue, qk_norm_rotary
+from lazuli.kernels import qk_norm_rotary
 from lazuli.layers.linear import Linear
 from lazuli.layers.stream import Stream
 from lazuli.weights import WeightReader
@@ -26,17 +26,8 @@ class RotaryTable:
         self.cos, self.sin = angles.cos(), angles.sin()
 
 
-def pair_neighbours(rows: torch.Tensor, head_dim: int) -> torch.Tensor:
-    """Reorder the rows of each head, [H head_dim, ...], so that those that rotate together are neighbours.
-
-    Checkpoints rotate i with i + head_dim / 2. Attention does not mind, if queries and keys are reordered alike.
-    """
-    halves: torch.Tensor = rows.unflatten(0, (-1, 2, head_dim // 2))
-    return halves.transpose(1, 2).flatten(0, 2)
-
-
 class QkNormRotary:
-    """RMS-normalises each head of queries and keys, then rotates pairs of neighbours by position."""
+    """RMS-normalises each head of queries and keys, then rotates pairs (i, i + head_dim / 2) by position."""
 
     def __init__(self, weight: torch.Tensor, eps: float, table: RotaryTable) -> None:
         """Wrap the scales of all heads, [H + K, head_dim], queries first."""
@@ -49,7 +40,7 @@ class QkNormRotary:
         cls, weights: WeightReader, name: str, num_heads: tuple[int, int], head_dim: int, eps: float, table: RotaryTable
     ) -> "QkNormRotary":
         """Read `name.q_norm.weight` and `name.k_norm.weight`, for H query and K key heads."""
-        scales = [pair_neighbours(weights.take(f"{name}.{part}_norm.weight", head_dim), head_dim) for part in "qk"]
+        scales = [weights.take(f"{name}.{part}_norm.weight", head_dim) for part in "qk"]
         return cls(
             torch.cat([scale.expand(count, -1) for scale, count in zip(scales, num_heads, strict=True)]), eps, table
         )
@@ -65,18 +56,10 @@ class QkNormRotary:
         Returns:
             [T, out].
         """
-        cos, sin = self._table.cos, self._table.sin
-        if tokens.is_cuda:
-            from lazuli.triton_kernels.matmul import Epilogue
-
-            epilogue = Epilogue("norm_rotate", self._weight, (cos, sin, position_ids, self._eps))
-            heads = product_with_epilogue(tokens, projection.weight, epilogue)
-            if heads is not None:
-                return heads
         heads = projection(tokens)
         num_rotated, head_dim = self._weight.shape
         rotated = heads.unflatten(1, (-1, head_dim))[:, :num_rotated]
-        qk_norm_rotary(rotated, self._weight, cos, sin, position_ids, self._eps)
+        qk_norm_rotary(rotated, self._weight, self._table.cos, self._table.sin, position_ids, self._eps)
         return heads
 
     def fused(

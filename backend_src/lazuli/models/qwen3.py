@@ -17,7 +17,7 @@ from lazuli.kernels import rms_norm
 from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
 from lazuli.layers.mlp import GateUp
-from lazuli.layers.rotary import QkNormRotary, RotaryTable, pair_neighbours
+from lazuli.layers.rotary import QkNormRotary, RotaryTable
 from lazuli.layers.stream import Stream
 from lazuli.models.base import ModelShape, make_workspace, read_fields, use_fused
 from lazuli.weights import WeightReader
@@ -140,14 +140,10 @@ class Qwen3Layer:
         self._num_kv_heads = config.num_key_value_heads
         attention_norm = weights.take(f"{name}.input_layernorm.weight", size)
         mlp_norm = weights.take(f"{name}.post_attention_layernorm.weight", size)
-        counts = {"q": self._num_heads, "k": self._num_kv_heads, "v": self._num_kv_heads}
-        query, key, value = (
-            weights.take(f"{name}.self_attn.{part}_proj.weight", count * head_dim, size)
-            for part, count in counts.items()
-        )
+        heads = {"q": self._num_heads, "k": self._num_kv_heads, "v": self._num_kv_heads}
         # One product instead of three, and one instead of two: they share their input.
-        rows = [pair_neighbours(query, head_dim), pair_neighbours(key, head_dim), value]
-        self._qkv = Linear(torch.cat(rows).mul_(attention_norm))
+        projections = {f"{name}.self_attn.{part}_proj": count * head_dim for part, count in heads.items()}
+        self._qkv = Linear.read(weights, projections, size, bias=False, scale=attention_norm)
         self._norm_rotary = QkNormRotary.read(
             weights, f"{name}.self_attn", (self._num_heads, self._num_kv_heads), head_dim, config.rms_norm_eps, rotary
         )

@@ -168,15 +168,12 @@ def norm_qkv_kernel(
     inside = rows < num_tokens
     head = tl.program_id(1)
     half = tl.arange(0, BLOCK_N)
-    rotated = head < num_rotated
-    # In rotated heads pairs are neighbours, and so are their scales.
-    step, apart = tl.where(rotated, 2, 1), tl.where(rotated, 1, BLOCK_N)
-    first = weight + (head * 2 * BLOCK_N + step * half) * SIZE
+    first = weight + (head * 2 * BLOCK_N + half) * SIZE
     low, high, complete = _products(
         hidden + rows[:, None] * SIZE,
         inside[:, None],
         first,
-        first + apart * SIZE,
+        first + BLOCK_N * SIZE,
         partial,
         counter,
         SIZE,
@@ -193,21 +190,21 @@ def norm_qkv_kernel(
         scale = tl.rsqrt(mean_square + eps)[:, None]
         low *= scale
         high *= scale
-        if rotated:
+        if head < num_rotated:
             mean_square = (tl.sum(low * low, axis=1) + tl.sum(high * high, axis=1)) / (2 * BLOCK_N)
             scale = tl.rsqrt(mean_square + eps)[:, None]
-            places = head_weight + head * 2 * BLOCK_N + 2 * half
+            places = head_weight + head * 2 * BLOCK_N + half
             low *= scale * tl.load(places)[None, :].to(tl.float32)
-            high *= scale * tl.load(places + 1)[None, :].to(tl.float32)
+            high *= scale * tl.load(places + BLOCK_N)[None, :].to(tl.float32)
             position = tl.load(position_ids + rows, mask=inside, other=0)[:, None] * BLOCK_N + half[None, :]
             cosine = tl.load(cos + position)
             sine = tl.load(sin + position)
             turned = low * cosine - high * sine
             high = high * cosine + low * sine
             low = turned
-        places = output + rows[:, None] * num_outputs + head * 2 * BLOCK_N + step * half[None, :]
+        places = output + rows[:, None] * num_outputs + head * 2 * BLOCK_N + half[None, :]
         tl.store(places, low.to(output.dtype.element_ty), mask=inside[:, None])
-        tl.store(places + apart, high.to(output.dtype.element_ty), mask=inside[:, None])
+        tl.store(places + BLOCK_N, high.to(output.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit(do_not_specialize=["num_tokens"])

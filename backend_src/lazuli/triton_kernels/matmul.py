@@ -1,4 +1,4 @@
-"""Matrix products for many tokens that apply an activation, or a rotation, before they write.
+"""Matrix products for many tokens that apply an activation before they write.
 
 The library's products are as quick, but a kernel for the activation alone reads and writes everything once more. Blocks
 come through the tensor memory accelerator; a program takes one block of the output after the other.
@@ -37,52 +37,16 @@ def _gelu(x):
     return x * tl.where(x < 0, tail, 1.0 - tail)
 
 
-@triton.jit
-def _norm_rotate(
-    heads,
-    head_weight,
-    cos,
-    sin,
-    positions,
-    inside,
-    eps,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    """Norm and rotation of whole heads, [BLOCK_M, BLOCK_N], whose rotating pairs are neighbours."""
-    half: tl.constexpr = HEAD_DIM // 2
-    count: tl.constexpr = BLOCK_N // HEAD_DIM
-    pairs = tl.reshape(heads, (BLOCK_M, count, half, 2))
-    first, second = tl.split(pairs)  # [BLOCK_M, count, half] each
-    mean_square = tl.sum(first * first + second * second, axis=2) / HEAD_DIM
-    scale = tl.rsqrt(mean_square + eps)[:, :, None]
-    place = tl.arange(0, count)[:, None] * HEAD_DIM + 2 * tl.arange(0, half)[None, :]
-    first *= scale * tl.load(head_weight + place)[None, :, :].to(tl.float32)
-    second *= scale * tl.load(head_weight + place + 1)[None, :, :].to(tl.float32)
-    angle = positions[:, None, None] * half + tl.arange(0, half)[None, None, :]
-    cosine = tl.load(cos + angle, mask=inside[:, None, None], other=0.0)
-    sine = tl.load(sin + angle, mask=inside[:, None, None], other=0.0)
-    turned = tl.join(first * cosine - second * sine, second * cosine + first * sine)
-    return tl.reshape(turned, (BLOCK_M, BLOCK_N))
-
-
 @triton.jit(do_not_specialize=["num_tokens"])
 def _matmul_kernel(
     tokens,  # descriptors of [T, K], [N, K] and [T, N or N / 2]
     weight,
     output,
-    vector,  # bias, or the scales of rotated heads
-    cos,
-    sin,
-    position_ids,
+    bias,
     num_tokens,
     num_outputs,
-    num_rotated,  # outputs that belong to rotated heads
-    eps,
     SIZE: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    EPILOGUE: tl.constexpr,
+    ACTIVATION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -100,45 +64,24 @@ def _matmul_kernel(
         product = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for start in range(0, SIZE, BLOCK_K):
             product = tl.dot(tokens.load([m, start]), weight.load([n, start]).T, product)
-        if EPILOGUE == "silu_multiply":
+        if ACTIVATION == "silu_multiply":
             gate, up = tl.split(tl.reshape(product, (BLOCK_M, BLOCK_N // 2, 2)))
             output.store([m, n // 2], (gate * tl.sigmoid(gate) * up).to(output.dtype))
-        elif EPILOGUE == "gelu":
-            product += tl.load(vector + n + tl.arange(0, BLOCK_N))[None, :].to(tl.float32)
-            output.store([m, n], _gelu(product).to(output.dtype))
         else:
-            if n < num_rotated:
-                rows = m + tl.arange(0, BLOCK_M)
-                inside = rows < num_tokens
-                positions = tl.load(position_ids + rows, mask=inside, other=0)
-                product = _norm_rotate(
-                    product, vector + n, cos, sin, positions, inside, eps, HEAD_DIM, BLOCK_M, BLOCK_N
-                )
-            output.store([m, n], product.to(output.dtype))
+            product += tl.load(bias + n + tl.arange(0, BLOCK_N))[None, :].to(tl.float32)
+            output.store([m, n], _gelu(product).to(output.dtype))
 
 
-@dataclass(frozen=True)
-class Epilogue:
-    """What becomes of a product before it is written.
-
-    Attributes:
-        kind: `gelu` (after adding a bias), `silu_multiply` (of gates and ups that take turns), or `norm_rotate`.
-        vector: The bias [N], or the scales of the rotated heads [R, head_dim]; not for `silu_multiply`.
-        rotation: For `norm_rotate`: cosines and sines [P, head_dim / 2] float32, position_ids [T] int32, and eps.
-    """
-
-    kind: str
-    vector: torch.Tensor | None = None
-    rotation: tuple[torch.Tensor, torch.Tensor, torch.Tensor, float] | None = None
-
-
-def matmul(tokens: torch.Tensor, weight: torch.Tensor, epilogue: Epilogue, blocks: Blocks) -> torch.Tensor:
-    """A product and its epilogue.
+def matmul(
+    tokens: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str, blocks: Blocks
+) -> torch.Tensor:
+    """A product and its activation.
 
     Args:
         tokens: [T, K] bfloat16.
-        weight: [N, K] bfloat16.
-        epilogue: What to apply.
+        weight: [N, K] bfloat16; for `silu_multiply` rows of gates and ups take turns.
+        bias: [N] bfloat16, for `gelu`.
+        activation: `gelu` or `silu_multiply`.
         blocks: How to cut it.
 
     Returns:
@@ -146,35 +89,22 @@ def matmul(tokens: torch.Tensor, weight: torch.Tensor, epilogue: Epilogue, block
     """
     num_tokens, size = tokens.shape
     num_outputs = weight.shape[0]
-    halved = 2 if epilogue.kind == "silu_multiply" else 1
+    halved = 2 if activation == "silu_multiply" else 1
     output = tokens.new_empty((num_tokens, num_outputs // halved))
     descriptors = [
         TensorDescriptor.from_tensor(tokens, [blocks.tokens, blocks.inputs]),
         TensorDescriptor.from_tensor(weight, [blocks.outputs, blocks.inputs]),
         TensorDescriptor.from_tensor(output, [blocks.tokens, blocks.outputs // halved]),
     ]
-    nothing = weight  # for pointers that the kernel does not follow
-    cos, sin, position_ids, eps = epilogue.rotation or (nothing, nothing, nothing, 0.0)
-    vector, num_rotated, head_dim = epilogue.vector, 0, 0
-    if epilogue.kind == "norm_rotate":
-        assert vector is not None, "heads have scales"
-        num_rotated, head_dim = vector.numel(), vector.shape[1]
-        assert num_rotated % blocks.outputs == 0, "a block must be rotated as a whole or not at all"
     num_blocks = triton.cdiv(num_tokens, blocks.tokens) * triton.cdiv(num_outputs, blocks.outputs)
     multiprocessors = torch.cuda.get_device_properties(tokens.device).multi_processor_count
     _matmul_kernel[(min(num_blocks, multiprocessors * blocks.programs),)](
         *descriptors,
-        nothing if vector is None else vector,
-        cos,
-        sin,
-        position_ids,
+        weight if bias is None else bias,  # not followed without one
         num_tokens,
         num_outputs,
-        num_rotated,
-        eps,
         SIZE=size,
-        HEAD_DIM=head_dim,
-        EPILOGUE=epilogue.kind,
+        ACTIVATION=activation,
         BLOCK_M=blocks.tokens,
         BLOCK_N=blocks.outputs,
         BLOCK_K=blocks.inputs,

@@ -103,17 +103,19 @@ def _qk_norm_rotary_kernel(
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
     columns = tl.arange(0, HALF)[None, :]
     inside = head < num_heads
-    places = head * 2 * HALF + tl.arange(0, 2 * HALF)[None, :]  # [HEADS, 2 HALF]
+    places = head * 2 * HALF + columns  # [HEADS, HALF] of the first halves
     row = heads + token * token_stride
-    values = tl.load(row + places, mask=inside, other=0.0).to(tl.float32)
-    scale = tl.rsqrt(tl.sum(values * values, axis=1) / (2 * HALF) + eps)[:, None]
-    values *= scale * tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
-    first, second = tl.split(tl.reshape(values, (HEADS, HALF, 2)))
+    first = tl.load(row + places, mask=inside, other=0.0).to(tl.float32)
+    second = tl.load(row + HALF + places, mask=inside, other=0.0).to(tl.float32)
+    mean_square = (tl.sum(first * first, axis=1) + tl.sum(second * second, axis=1)) / (2 * HALF)
+    scale = tl.rsqrt(mean_square + eps)[:, None]
+    first *= scale * tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
+    second *= scale * tl.load(weight + HALF + places, mask=inside, other=0.0).to(tl.float32)
     position = tl.load(position_ids + token).to(tl.int64) * HALF
     cosine = tl.load(cos + position + columns)
     sine = tl.load(sin + position + columns)
-    turned = tl.join(first * cosine - second * sine, second * cosine + first * sine)
-    tl.store(row + places, tl.reshape(turned, (HEADS, 2 * HALF)).to(heads.dtype.element_ty), mask=inside)
+    tl.store(row + places, (first * cosine - second * sine).to(heads.dtype.element_ty), mask=inside)
+    tl.store(row + HALF + places, (second * cosine + first * sine).to(heads.dtype.element_ty), mask=inside)
 
 
 def rms_norm(tokens: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:

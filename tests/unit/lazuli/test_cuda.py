@@ -98,6 +98,8 @@ class FakeEncoder(Encoder):
         self.planned = []
         self.failures = []
 
+    plans = True
+
     def plan(self, inputs):
         assert self.cuda.capturing is None
         self.planned.append((len(inputs.input_ids), len(inputs.attention.cu_seqlens_cpu) - 1))

@@ -45,7 +45,7 @@ def test_qk_norm_rotary_turns_pairs_by_position_and_keeps_their_length():
     qk_norm_rotary(heads, weight, angles.cos(), angles.sin(), position_ids, 1e-6)
 
     normed = before / (before.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt() * weight
-    pairs = torch.view_as_complex(normed.unflatten(-1, (4, 2)))
+    pairs = torch.complex(normed[..., :4], normed[..., 4:])
     turned = pairs * torch.polar(torch.ones(5, 4), angles[position_ids]).unsqueeze(1)
-    torch.testing.assert_close(heads, torch.view_as_real(turned).flatten(-2))
+    torch.testing.assert_close(heads, torch.cat([turned.real, turned.imag], dim=-1))
     assert torch.equal(everything[:, num_heads:], rest)

@@ -70,9 +70,8 @@ def test_norm_qkv(num_tokens, tiling, workspace, monkeypatch):
     )
     projected = (rms(hidden.float(), 1e-6) @ weight.float().T).view(num_tokens, -1, head_dim)
     normed = rms(projected[:, : heads + kv_heads], 1e-6) * head_weight.float()
-    pairs = torch.view_as_complex(normed.unflatten(-1, (-1, 2)))
-    turned = pairs * torch.polar(torch.ones_like(angles), angles)[positions][:, None]
-    rotated = torch.view_as_real(turned).flatten(-2)
+    turned = torch.complex(*normed.chunk(2, dim=-1)) * torch.polar(torch.ones_like(angles), angles)[positions][:, None]
+    rotated = torch.cat([turned.real, turned.imag], dim=-1)
     check(output, torch.cat([rotated, projected[:, heads + kv_heads :]], dim=1).flatten(1))
 
 
