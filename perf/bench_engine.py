@@ -2,11 +2,13 @@
 
     .venv/bin/python perf/bench_engine.py --machine h200 --device cuda --checkpoint /tmp/qwen3 --name engine_qwen3
 
-Random ids, warmed up until every size is replayed. Suites: `latency` (one text), `scoring` (several of 512 tokens), and
-`throughput` (four clients that each keep asking for 100 texts; scheduler and reply threads included).
+Random ids, warmed up until every size is replayed. Suites: `start` (until the service is ready), `latency` (one text),
+`scoring` (several of 512 tokens), `throughput` (four clients that each keep asking for 100 texts; scheduler and reply
+threads included), and on a GPU `captures` (queries of all lengths with short gaps, from a start without any profile).
 """
 
 import argparse
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 import lazuli
 from lazuli.batch import RaggedBatch
@@ -85,6 +88,24 @@ def measure_clients(service: EmbeddingService, length: int, rounds: int) -> tupl
     return samples, time.perf_counter() - start
 
 
+def measure_while_capturing(config: EngineConfig, queries: int) -> list[float]:
+    """Time of each query in ms, in a service that has captured nothing yet and does so in the gaps."""
+    with tempfile.TemporaryDirectory() as folder:
+        service = EmbeddingService(replace(config, cache_dir=folder, graph_start_s=0.0), streaming=False)
+        rng, samples = np.random.default_rng(0), []
+        longest = min(512, service.engine.limits.max_positions)
+        for _ in range(queries):
+            ids = rng.integers(service.engine.limits.vocab_size, size=(1, rng.integers(4, longest)), dtype=np.int32)
+            time.sleep(rng.uniform(0.02, 0.05))
+            waiter, start = _Waiter(), time.perf_counter()
+            service.submit(ids, np.ones_like(ids, dtype=np.int8), RequestOptions(), waiter)
+            waiter.wait()
+            samples.append((time.perf_counter() - start) * 1e3)
+        print(service.engine.graph_counters)
+        service.close()
+    return samples
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the suites."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,13 +121,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--throughput", type=int, nargs="*", default=[512, 4096], help="tokens of each text")
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5, help="requests of each client")
+    parser.add_argument("--queries", type=int, default=300, help="of the suite `captures`")
     options = parser.parse_args(arguments)
 
     config = EngineConfig(
         checkpoint=options.checkpoint, device=options.device, dtype=options.dtype, attention=options.attention
     )
     # A request of 50 texts is one batch in the scoring suite, as it is for the systems compared with.
+    started = time.perf_counter()
     service = EmbeddingService(replace(config, token_budget=50 * 512), streaming=False)
+    ready_ms = (time.perf_counter() - started) * 1e3
     while service.engine.use_idle_time(quiet=True):  # as a server has done after some seconds
         pass
     limit = service.engine.limits.max_positions
@@ -120,6 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measurements.append(line)
         print(line.summary(), flush=True)
 
+    memory_mb = _memory_beyond_weights_mb(service.engine)
+    shown = f"{memory_mb:.0f} MB of the device beyond the weights" if memory_mb else None
+    note("start", [ready_ms], texts=None, note=shown)
     for length in (length for length in options.len if length <= limit):
         samples = measure_batches(service.engine, length, 1, options.repeats)
         note("latency", samples, len=length, batch=1, texts=1, tokens=length)
@@ -127,13 +154,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         samples = measure_batches(service.engine, 512, batch, max(options.repeats // 4, 5))
         note("scoring", samples, len=512, batch=batch, texts=batch, tokens=512 * batch)
     for length in (length for length in options.throughput if length <= limit):
-        measure_clients(service, length, 2)
+        measure_clients(service, length, 1)
         samples, wall_s = measure_clients(service, length, options.rounds)
         counts = {"batch": _TEXTS_A_CLIENT, "texts": _TEXTS_A_CLIENT, "tokens": _TEXTS_A_CLIENT * length}
         note("throughput", samples, len=length, concurrency=_CLIENTS, wall_s=wall_s, **counts)
     print(service.engine.graph_counters)
     service.close()
+    if service.engine.device.type == "cuda" and options.queries:
+        samples = measure_while_capturing(config, options.queries)
+        note("captures", samples, len=f"4 to {min(512, limit)}", batch=1, note="graphs captured in the gaps")
     print(write(options.machine, options.name, measurements))
+
+
+def _memory_beyond_weights_mb(engine: Engine) -> float | None:
+    """What this process and all others hold of a GPU, less the files of the weights; None on a CPU."""
+    if engine.device.type != "cuda":
+        return None
+    free, total = torch.cuda.mem_get_info(engine.device)
+    weights = sum(file.stat().st_size for file in engine.checkpoint.path.glob("*.safetensors"))
+    return (total - free - weights) / 2**20
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class _Family:
     longest: Callable[[int], int]
 
 
-_FEW = _Family(8, 16, lambda tokens: tokens // 256, lambda tokens: tokens)
+_FEW = _Family(8, 16, lambda tokens: tokens // 512, lambda tokens: tokens)
 _MANY = _Family(4, 96, lambda tokens: tokens // 8, lambda tokens: tokens)
 _ALL = _Family(1, 16, lambda tokens: tokens, lambda tokens: tokens)
 _FAMILIES = (_FEW, _MANY, _ALL)

@@ -230,7 +230,7 @@ class TestFailures:
         encode = engine._encoder.encode
 
         def fail_while_capturing(inputs):
-            if torch.cuda.is_current_stream_capturing() and len(inputs.input_ids) <= 64:
+            if torch.cuda.is_current_stream_capturing() and len(inputs.input_ids) <= 96:
                 if invalidates:
                     inputs.input_ids.sum().item()  # synchronises, which is not allowed there
                 raise torch.OutOfMemoryError
