@@ -81,7 +81,7 @@ def _measure(
 
         def ask_service(number: int, rows: Sequence[tuple[np.ndarray, np.ndarray]] = rows) -> None:
             waiter = _Waiter()
-            service.submit(*rows[number % len(rows)], options, waiter)
+            service.submit(*rows[number % len(rows)], options, waiter, may_step=True)
             waiter.wait()
 
         def tokenize(number: int, pool: Sequence[str] = pool) -> None:

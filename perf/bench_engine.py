@@ -4,7 +4,7 @@
 
 Random ids, warmed up until every size is replayed. Suites: `start` (until the service is ready), `latency` (one text),
 `scoring` (several of 512 tokens), `throughput` (four clients that each keep asking for 100 texts; scheduler and reply
-threads included), and on a GPU `captures` (queries of all lengths with short gaps, from a start without any profile).
+threads included), and on a GPU `captures` (one query at a time while graphs of other sizes are captured).
 """
 
 import argparse
@@ -88,22 +88,31 @@ def measure_clients(service: EmbeddingService, length: int, rounds: int) -> tupl
     return samples, time.perf_counter() - start
 
 
-def measure_while_capturing(config: EngineConfig, queries: int) -> list[float]:
-    """Time of each query in ms, in a service that has captured nothing yet and does so in the gaps."""
+def measure_while_capturing(config: EngineConfig, length: int, queries: int) -> list[float]:
+    """Time of each query of one length in ms, while queries of other lengths before it have graphs captured.
+
+    The service starts without a profile, so most of those lengths have no graph of their own yet.
+    """
+    rng, samples = np.random.default_rng(0), []
     with tempfile.TemporaryDirectory() as folder:
-        service = EmbeddingService(replace(config, cache_dir=folder, graph_start_s=0.0), streaming=False)
-        rng, samples = np.random.default_rng(0), []
-        longest = min(512, service.engine.limits.max_positions)
+        service = EmbeddingService(replace(config, cache_dir=folder), streaming=False)
+        longest = min(8192, service.engine.limits.max_positions)
         for _ in range(queries):
-            ids = rng.integers(service.engine.limits.vocab_size, size=(1, rng.integers(4, longest)), dtype=np.int32)
-            time.sleep(rng.uniform(0.02, 0.05))
-            waiter, start = _Waiter(), time.perf_counter()
-            service.submit(ids, np.ones_like(ids, dtype=np.int8), RequestOptions(), waiter)
-            waiter.wait()
-            samples.append((time.perf_counter() - start) * 1e3)
+            _ask(service, int(np.exp(rng.uniform(np.log(4), np.log(longest)))), rng)
+            time.sleep(rng.uniform(0, 0.06))  # captures begin after 20 ms
+            samples.append(_ask(service, length, rng))
         print(service.engine.graph_counters)
         service.close()
     return samples
+
+
+def _ask(service: EmbeddingService, length: int, rng: np.random.Generator) -> float:
+    """Time of one query in ms."""
+    ids = rng.integers(service.engine.limits.vocab_size, size=(1, length), dtype=np.int32)
+    waiter, start = _Waiter(), time.perf_counter()
+    service.submit(ids, np.ones_like(ids, dtype=np.int8), RequestOptions(), waiter, may_step=True)
+    waiter.wait()
+    return (time.perf_counter() - start) * 1e3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -161,8 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(service.engine.graph_counters)
     service.close()
     if service.engine.device.type == "cuda" and options.queries:
-        samples = measure_while_capturing(config, options.queries)
-        note("captures", samples, len=f"4 to {min(512, limit)}", batch=1, note="graphs captured in the gaps")
+        samples = measure_while_capturing(config, 128, options.queries)
+        note("captures", samples, len=128, batch=1, note="while graphs of other sizes are captured")
     print(write(options.machine, options.name, measurements))
 
 

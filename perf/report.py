@@ -46,7 +46,9 @@ _FRONT_PAGE = {
     "h200-host-2core/cpu_comparison": "On two CPU cores with AMX, in one process without the server (no GPU used): {}",
     "h200/engine_qwen3": "On the GPU, engine in process, random weights of the shape: {}",
     "h200/engine_bge_m3": "On the GPU, engine in process, random weights of the shape: {}",
+    "h200/server_qwen3": "On the GPU, through the server, random weights of the shape: {}",
 }
+_FRONT_PAGE_SUITES = ("latency", "scoring", "throughput", "concurrency")
 # With fewer samples a p99 is just the largest of them.
 _LEAST_FOR_TAILS = 50
 Line = dict[str, Any]
@@ -141,11 +143,16 @@ def main() -> None:
     sections = [section(name, lines, plots, "plots/") for name, lines in results.items()]
     replace_section(PERF / "README.md", "\n\n".join(sections))
     highlights = [
-        f"**{title.format(_provenance(lines))}**\n\n" + "\n\n".join(map(table, _by_suite(compare(lines)).values()))
+        f"**{title.format(_provenance(lines))}**\n\n" + "\n\n".join(_front_page_tables(lines))
         for name, title in _FRONT_PAGE.items()
         if (lines := results.get(name))
     ]
     replace_section(PERF.parent / "README.md", "\n\n".join(highlights))
+
+
+def _front_page_tables(lines: list[Line]) -> list[str]:
+    by_suite = _by_suite(compare(lines))
+    return [table(by_suite[suite]) for suite in _FRONT_PAGE_SUITES if suite in by_suite]
 
 
 def _by_suite(lines: Iterable[Line]) -> dict[str, list[Line]]:

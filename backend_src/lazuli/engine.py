@@ -5,7 +5,9 @@ Takes batches of token ids, returns lazy vectors. Knows nothing of requests, que
 
 import logging
 import threading
+import zlib
 from collections.abc import Sequence as SequenceOf
+from importlib.resources import files
 
 import numpy as np
 import torch
@@ -36,6 +38,8 @@ _GPU_TOKEN_BUDGET = 16384
 _CPU_TOKEN_BUDGET = 2048  # more does not fit the caches, and was slower
 # Attention backends that start programs for the longest sequence in place of each one.
 _GRIDS_BY_LONGEST = ("torch_varlen",)
+# What decides which kernels run, beside the sizes of a batch.
+_TABLES = ("linear_tilings.json", "attention/table.json")
 _WARM_UP_LENGTHS = ((1,), (16,), (128,), (8, 16, 16, 64), (16,) * 8)
 
 
@@ -167,6 +171,7 @@ class Engine:
             "token_budget": self.token_budget,
             "max_batch_sequences": config.max_batch_sequences,
             "versions": [__version__, torch.__version__, torch.version.cuda],
+            "tables": [zlib.crc32(files("lazuli").joinpath(table).read_bytes()) for table in _TABLES],
         }
 
 

@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from lazuli.batch import RaggedBatch
-from lazuli.errors import DeviceError
+from lazuli.errors import DeviceError, ShuttingDownError
 from lazuli.lazy_tensor import LazyTensor
 from lazuli.reply import ReplyPool
-from lazuli.request import Sequence
+from lazuli.request import EmbedRequest, Sequence
 from lazuli.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Runner:
         """Start the thread and wait until it is prepared.
 
         Args:
-            engine: Only ever stepped by this thread.
+            engine: Stepped by this thread, and by those that submit if they may: then it must take several.
             scheduler: Where sequences come from.
             replies: Where results go.
             max_in_flight: Most batches on their way.
@@ -60,16 +60,44 @@ class Runner:
         self._engine = engine
         self._scheduler = scheduler
         self._replies = replies
+        self._max_in_flight = max_in_flight
         self._slots = threading.Semaphore(max_in_flight)
+        self._stepped_at = time.monotonic()
         self._prepared: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=[prepare], name="lazuli-runner", daemon=True)
         self._thread.start()
         self._prepared.result()
 
+    def submit(self, request: EmbedRequest, *, may_step: bool = False) -> None:
+        """Queue a request; blocks while too many tokens wait.
+
+        Args:
+            request: Its answer goes to its sender.
+            may_step: Whether the calling thread may run it as a batch of its own, if nothing waits and a batch may be
+                on its way beside the runner's: to wake the runner takes as long as to queue the batch.
+
+        Raises:
+            ShuttingDownError: If the runner is closed.
+        """
+        if may_step and self._slots.acquire(blocking=False):
+            try:
+                sequences = self._scheduler.take_now(request)
+            except ShuttingDownError:
+                self._slots.release()
+                raise
+            if sequences is not None:
+                self._step(sequences)
+                self._use_idle_time(quiet=False)
+                return
+            self._slots.release()
+        self._scheduler.submit(request)
+
     def close(self) -> None:
         """Compute and answer everything that is queued, then end."""
         self._scheduler.close()
         self._thread.join()
+        for _ in range(self._max_in_flight):
+            self._slots.acquire()  # each batch on its way has one, whoever stepped it
         self._replies.close()
 
     def _run(self, prepare: Callable[[], None]) -> None:
@@ -84,6 +112,7 @@ class Runner:
             self._slots.acquire()
             sequences = self._next_batch()
             if not sequences:
+                self._slots.release()
                 return
             self._step(sequences)
             # The device is busy with the batch now.
@@ -91,12 +120,14 @@ class Runner:
 
     def _next_batch(self) -> list[Sequence]:
         """Wait for work; until there is some, let the engine do what can wait."""
-        start, more = time.monotonic(), True
+        more = True
         while True:
             sequences = self._scheduler.next_batch(_GAP_S if more else None)
             if sequences is not None:
                 return sequences
-            more = self._use_idle_time(quiet=time.monotonic() - start >= _QUIET_S)
+            gap_s = time.monotonic() - self._stepped_at
+            if gap_s >= _GAP_S:  # else another thread has stepped
+                more = self._use_idle_time(quiet=gap_s >= _QUIET_S)
 
     def _use_idle_time(self, *, quiet: bool) -> bool:
         try:
@@ -111,6 +142,7 @@ class Runner:
             [sequence.input_ids for sequence in sequences],
             [sequence.request.normalize for sequence in sequences],
         )
+        self._stepped_at = time.monotonic()
         try:
             result = self._engine.step(batch)
         except Exception as error:  # out of memory, or a fault of the model

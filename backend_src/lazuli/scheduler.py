@@ -54,6 +54,24 @@ class Scheduler:
             self._queued_tokens += request.num_tokens
             self._not_empty.notify()
 
+    def take_now(self, request: EmbedRequest) -> list[Sequence] | None:
+        """The sequences of a request that need not queue: nothing waits, and all of it is one batch.
+
+        Returns:
+            Its sequences, or None: it is to be submitted.
+
+        Raises:
+            ShuttingDownError: If the scheduler is closed.
+        """
+        with self._not_full:
+            if self._closed:
+                raise ShuttingDownError("the server is shutting down")
+            many = len(request.sequences) > 1
+            too_long = many and request.num_tokens > self._token_budget
+            if self._waiting or too_long or len(request.sequences) > self._max_sequences:
+                return None
+            return list(request.sequences)
+
     def next_batch(self, timeout_s: float | None = None) -> list[Sequence] | None:
         """Wait for work and take the oldest sequences that fit the budget, at least one.
 

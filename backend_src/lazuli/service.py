@@ -55,7 +55,13 @@ class EmbeddingService:
         self._runner = Runner(self.engine, self._scheduler, replies, config.max_in_flight, self.engine.warm_up)
 
     def submit(
-        self, input_ids: np.ndarray, attention_mask: np.ndarray, options: RequestOptions, sender: Sender
+        self,
+        input_ids: np.ndarray,
+        attention_mask: np.ndarray,
+        options: RequestOptions,
+        sender: Sender,
+        *,
+        may_step: bool = False,
     ) -> None:
         """Queue one request; blocks while too many tokens wait. The answer goes to `sender`.
 
@@ -64,6 +70,8 @@ class EmbeddingService:
             attention_mask: [N, S] int8.
             options: Of these, `dimensions` and `normalize` count here.
             sender: Gets the answer, perhaps before this returns; not called if it raises.
+            may_step: Whether this thread may queue the forward pass on the device, if that is idle. Not for one of
+                several requests that came together and could share a pass.
 
         Raises:
             InputError: If the arrays or the options are unusable.
@@ -71,7 +79,9 @@ class EmbeddingService:
         """
         options.check_dimensions(self.engine.dimension)
         rows = split_rows(input_ids, attention_mask, self.engine.limits)
-        self._scheduler.submit(self._request_type(rows, options, self.engine.checkpoint.normalize, sender))
+        request = self._request_type(rows, options, self.engine.checkpoint.normalize, sender)
+        # On a CPU a step is the computation itself, which would hold up this thread.
+        self._runner.submit(request, may_step=may_step and self.engine.device.type == "cuda")
 
     def close(self) -> None:
         """Answer everything that was accepted, then end the threads."""

@@ -101,9 +101,10 @@ def expected(request):
     return [[float(sequence.input_ids[0]), float(len(sequence))] for sequence in request.sequences]
 
 
+@pytest.mark.parametrize("may_step", [False, True])
 @pytest.mark.parametrize("cls", [UnaryRequest, StreamRequest])
-def test_requests_of_many_threads_get_their_own_vectors(start, engine, make_request, make_sender, cls):
-    scheduler, runner = start(max_queued_tokens=128)
+def test_requests_of_many_threads_get_their_own_vectors(start, engine, make_request, make_sender, cls, may_step):
+    _, runner = start(max_queued_tokens=128)
     pairs = []
     for number in range(160):
         sender = make_sender()
@@ -112,7 +113,7 @@ def test_requests_of_many_threads_get_their_own_vectors(start, engine, make_requ
 
     def submit(first):
         for request, _ in pairs[first::8]:
-            scheduler.submit(request)
+            runner.submit(request, may_step=may_step)
 
     threads = [threading.Thread(target=submit, args=(first,)) for first in range(8)]
     for thread in threads:
@@ -177,6 +178,89 @@ class TestPrepare:
         with pytest.raises(RuntimeError, match="no memory"):
             Runner(engine, scheduler, replies, 1, fail)
         replies.close()
+
+
+class TestSteppingInTheCallingThread:
+    @pytest.fixture
+    def steppers(self, engine):
+        """The threads that stepped."""
+        threads, step = [], engine.step
+        engine.step = lambda batch: threads.append(threading.get_ident()) or step(batch)
+        return threads
+
+    @pytest.fixture
+    def runner(self, start, engine):
+        """A runner with two slots that waits for work, and so holds one of them."""
+        _, runner = start(max_in_flight=2)
+        assert engine.idle.acquire(timeout=PATIENCE_S)
+        return runner
+
+    def test_while_nothing_else_is_to_do(self, runner, steppers, make_request, make_sender):
+        for tag in range(3):
+            sender = make_sender()
+            runner.submit(make_request(2, 1, tag=tag, sender=sender), may_step=True)
+            assert sender.wait().embedding().tolist() == [[tag, 2], [tag, 1]]
+        assert steppers[0] == threading.get_ident()
+
+    def test_not_if_it_may_not(self, runner, steppers, make_request):
+        runner.submit(make_request(1))
+        runner.close()
+        assert steppers == [runner._thread.ident]
+
+    def test_not_ahead_of_what_waits_nor_beyond_the_limit(self, runner, engine, steppers, make_request):
+        engine.gate.clear()
+        for tag in (1, 2, 3, 4):
+            runner.submit(make_request(1, tag=tag), may_step=True)
+            if tag <= 2:
+                assert engine.stepped.acquire(timeout=PATIENCE_S)
+        assert not engine.stepped.acquire(timeout=0.05)
+        engine.gate.set()
+        runner.close()
+        assert steppers[0] == threading.get_ident()
+        assert set(steppers[1:]) == {runner._thread.ident}
+        assert engine.most_on_the_way == 2
+        assert [int(tag) for batch in engine.batches for tag in batch.input_ids] == [1, 2, 3, 4]
+
+    def test_not_what_makes_several_batches(self, start, engine, steppers, make_request):
+        _, runner = start(token_budget=4)
+        runner.submit(make_request(3, 3), may_step=True)
+        runner.close()
+        assert set(steppers) == {runner._thread.ident}
+
+    def test_a_failure_fails_the_request_and_frees_the_slot(self, start, make_request, make_sender):
+        _, runner = start()
+        for _ in range(3):
+            sender = make_sender()
+            runner.submit(make_request(1, tag=POISON, sender=sender), may_step=True)
+            assert isinstance(sender.wait().error(), DeviceError)
+
+    def test_close_waits_for_the_answer(self, start, engine, make_request, make_sender):
+        _, runner = start()
+        sender = make_sender()
+        engine.gate.clear()
+        runner.submit(make_request(1, tag=5, sender=sender), may_step=True)
+        closing = threading.Thread(target=runner.close)
+        closing.start()
+        closing.join(0.05)
+        assert closing.is_alive()
+        engine.gate.set()
+        closing.join(PATIENCE_S)
+        assert sender.embedding().tolist() == [[5, 1]]
+        with pytest.raises(ShuttingDownError):
+            runner.submit(make_request(1), may_step=True)
+
+    def test_its_gaps_are_not_taken_for_quiet(self, start, engine, make_request, make_sender, monkeypatch):
+        monkeypatch.setattr(runner_module, "_QUIET_S", 5.0)
+        engine.left_to_do = 10**9
+        _, runner = start()
+        runner._stepped_at -= 100  # it has been quiet for long
+        sender = make_sender()
+        runner.submit(make_request(1, sender=sender), may_step=True)
+        sender.wait()
+        before = len(engine.idle_calls)
+        for _ in range(3):
+            assert engine.idle.acquire(timeout=PATIENCE_S)
+        assert not any(quiet for quiet, _, _ in engine.idle_calls[before + 1 :])
 
 
 class TestIdleTime:
