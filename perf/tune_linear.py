@@ -87,6 +87,9 @@ def all_blocks() -> Iterator[Blocks]:
     yield Blocks(128, 128, 128, 8, 3, 1)
     yield Blocks(128, 256, 64, 8, 2, 1)
     yield Blocks(128, 128, 64, 8, 2, 2)
+    yield Blocks(128, 128, 64, 4, 2, 2)
+    yield Blocks(128, 64, 64, 4, 3, 3)
+    yield Blocks(64, 256, 64, 4, 2, 2)
     yield Blocks(64, 128, 64, 4, 3, 2)
     yield Blocks(128, 128, 64, 4, 4, 1)
 

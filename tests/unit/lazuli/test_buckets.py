@@ -84,7 +84,7 @@ def test_one_text_wastes_at_most_an_eighth_from_128_tokens_on():
         bucket = table.find(Bucket(tokens, 1, tokens))
         assert bucket.num_tokens - tokens < tokens / 8 + 1, tokens
         # Empty sequences cost at most a program each.
-        assert bucket.num_sequences <= max(1, bucket.num_tokens // 512)
+        assert bucket.num_sequences <= max(1, bucket.num_tokens // 256)
 
 
 def test_one_short_text_wastes_little():
@@ -158,7 +158,7 @@ def test_up_to_is_the_lower_part():
 def test_the_typical_bucket_is_of_so_many_tokens_and_few_sequences(tokens, limit):
     bucket = make(max_seqlen=limit).typical(tokens)
     assert bucket.num_tokens == tokens
-    assert bucket.num_sequences == tokens // 512
+    assert bucket.num_sequences == tokens // 256
 
 
 @BOTH

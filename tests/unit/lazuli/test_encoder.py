@@ -37,7 +37,7 @@ def test_model_then_pooling(pooling, expected):
 @pytest.mark.parametrize(("pooling", "expected"), [("cls", [3, 7]), ("last", [4, 9])])
 def test_of_many_tokens_the_last_layer_computes_what_is_wanted(pooling, expected):
     model = FakeModel()
-    long = [7, *[1] * 700, 9]
+    long = [7, *[1] * 1100, 9]
     vectors = Encoder(model, pooling).encode(inputs([False, False], ids=(long, (3, 4))))
     assert vectors[:, 0].tolist() == expected
     assert model.num_computed == 2

@@ -126,7 +126,7 @@ class TestStart:
         assert stepper.graphs.table.max_tokens == 512
 
     def test_time_runs_out_the_most_used_are_there_and_the_rest_waits(self, make, file):
-        used = [Bucket(1152, 2, 1152), Bucket(320, 40, 320), Bucket(144, 1, 144)]
+        used = [Bucket(1152, 4, 1152), Bucket(320, 40, 320), Bucket(144, 1, 144)]
         file.save(GraphProfile(8192, {used[0]: 9, used[1]: 50, used[2]: 20}))
         stepper, keeper = make(start_s=3.5 * CAPTURE_S)
         assert set(used) <= set(stepper.graphs.table.buckets)
