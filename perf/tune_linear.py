@@ -106,7 +106,7 @@ def caller(layer: Layer, num_tokens: int, device: str = "cuda") -> Callable[[int
     weights = [random(rows, size) for _ in range(layer.layers)]
     hidden, bias, residual = random(num_tokens, size), random(outputs), random(num_tokens, outputs)
     vector = random(outputs, dtype=torch.float32)
-    workspace = fused_linear.Workspace(torch.device(device), 8192)
+    workspace = fused_linear.Workspace(torch.device(device), 8192, max_tokens=256)
     stream = Stream(hidden, torch.rand(num_tokens, 2, 32, device=device) + 1)
     added = Stream(residual, stream.sums)
 

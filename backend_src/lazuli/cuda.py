@@ -90,10 +90,11 @@ class CudaStepper:
         return bucket in self.graphs
 
     def limit(self, max_tokens: int) -> None:
-        """Run larger batches eagerly from now on."""
+        """Run larger batches eagerly from now on. Graphs so far are given up, with the memory of the larger ones."""
         self.graphs.limit(max_tokens)
-        if not len(self.graphs):
-            self._recorder.renew_pool()
+        self._recorder.renew_pool()
+        if self._input_buffer.is_on_gpu:
+            torch.cuda.empty_cache()
 
     def time_eager(self, bucket: Bucket) -> float:
         """Seconds of one of several eager runs queued behind each other."""
@@ -149,12 +150,21 @@ class CudaStepper:
         with torch.cuda.stream(self._stream):
             for attempt in (1, 2):
                 try:
-                    return self._recorder.capture(self._plan(dummy_batch(bucket), bucket))
+                    return self._capture_dummy(bucket)
                 except Exception:
                     _log.warning("capture %d of %s failed", attempt, bucket, exc_info=True)
                 if attempt == 1 and not self._try_dummy(bucket):
                     break
         return None
+
+    def _capture_dummy(self, bucket: Bucket) -> CapturedGraph:
+        batch, pool = dummy_batch(bucket), self._input_buffer.staging_pool
+        staging = pool.take()
+        try:
+            self._input_buffer.upload(batch, bucket, staging)
+            return self._recorder.capture(self._plan(batch, bucket))
+        finally:
+            pool.give_back_after(staging)
 
     def _try_dummy(self, bucket: Bucket) -> bool:
         try:

@@ -36,11 +36,11 @@ _log = logging.getLogger(__name__)
 
 _GPU_TOKEN_BUDGET = 16384
 _CPU_TOKEN_BUDGET = 2048  # more does not fit the caches, and was slower
-# Attention backends that start programs for the longest sequence in place of each one.
-_GRIDS_BY_LONGEST = ("torch_varlen",)
 # What decides which kernels run, beside the sizes of a batch.
 _TABLES = ("linear_tilings.json", "attention/table.json")
 _WARM_UP_LENGTHS = ((1,), (16,), (128,), (8, 16, 16, 64), (16,) * 8)
+# Full batches of texts of these lengths: too large for graphs, and each length may have kernels of its own.
+_FULL_WARM_UP = (16, 32, 64, 128, 512, 4096)
 
 
 class Engine:
@@ -85,10 +85,14 @@ class Engine:
         if self._keeper is not None:
             with self._turn:
                 self._keeper.start()
-        for lengths in _WARM_UP_LENGTHS:
+        full = [(length,) * (self.token_budget // length) for length in _FULL_WARM_UP]
+        for lengths in (*_WARM_UP_LENGTHS, *(full if self._keeper is not None else ())):
             chosen = lengths[: self._max_batch_sequences]
             fitting = [min(length, self.limits.max_positions) for length in chosen]
-            self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
+            if fitting:
+                self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
+        if isinstance(self._stepper, CudaStepper):
+            self._stepper.graphs.hits.clear()  # nobody asked for these
 
     def use_idle_time(self, *, quiet: bool) -> bool:
         """Capture a graph that was asked for, if this is the time for it.
@@ -141,7 +145,7 @@ class Engine:
             max_tokens=config.graph_max_tokens or self.token_budget,
             max_sequences=config.max_batch_sequences,
             max_seqlen=max_positions,
-            by_longest=attention is not None and attention.name in _GRIDS_BY_LONGEST,
+            by_longest=attention is not None and attention.grid_by_longest,
         )
         capture = config.graph_capture if self._encoder.capturable else "off"
         graphs: GraphCache[CapturedGraph] = GraphCache(
@@ -166,7 +170,7 @@ class Engine:
             "checkpoint": self.checkpoint.model,
             "pooling": config.pooling or self.checkpoint.pooling,
             "dtype": config.dtype,
-            "attention": attention.name if attention is not None else None,
+            "attention": attention.describe() if attention is not None else None,
             "device": torch.cuda.get_device_name(self.device),
             "token_budget": self.token_budget,
             "max_batch_sequences": config.max_batch_sequences,
@@ -214,8 +218,9 @@ def _load_encoder(config: EngineConfig, checkpoint: Checkpoint, device: torch.de
         model = load_model(checkpoint, attention, device, dtype)
         return Encoder(model, pooling, capturable=attention.capturable, attention=attention)
 
+    if device.type == "cuda":
+        with torch.cuda.device(device):  # libraries ask for the current one
+            return load(getattr(torch, config.dtype or "bfloat16"))
     if config.dtype is not None:
         return load(getattr(torch, config.dtype))
-    if device.type == "cuda":
-        return load(torch.bfloat16)
     return choose_cpu_dtype(load)

@@ -23,16 +23,17 @@ _MAX_TOKENS = 128  # above, separate kernels around the products of the library 
 
 
 class Workspace:
-    """Where programs that share a result meet; one for all layers, since they come one after the other.
+    """Where programs that share a result meet, and what GPU it is; one for all layers of a model, on one stream.
 
     The counters are zero between kernels: whoever counts last resets its own.
     """
 
-    def __init__(self, device: torch.device, max_outputs: int) -> None:
-        """Allocate for weights of at most `max_outputs` rows."""
-        self.max_tokens = _MAX_TOKENS
-        self.partial = torch.empty(_MOST_SPLITS * max_outputs * _MAX_TOKENS, device=device)
-        self.counter = torch.zeros(max_outputs * _MAX_TOKENS // _SMALLEST_BLOCK, dtype=torch.int32, device=device)
+    def __init__(self, device: torch.device, max_outputs: int, max_tokens: int = _MAX_TOKENS) -> None:
+        """Allocate for weights of at most `max_outputs` rows, and at most so many tokens, a multiple of 64."""
+        self.max_tokens = max_tokens
+        self.partial = torch.empty(_MOST_SPLITS * max_outputs * max_tokens, device=device)
+        self.counter = torch.zeros(max_outputs * max_tokens // _SMALLEST_BLOCK, dtype=torch.int32, device=device)
+        self.shared_memory, self.early = _describe(device)
 
 
 def norm_qkv(
@@ -64,7 +65,8 @@ def norm_qkv(
     num_outputs, size = weight.shape
     num_rotated, head_dim = head_weight.shape
     output = hidden.new_empty((len(hidden), num_outputs))
-    tiling = choose_tiling("norm_qkv", num_outputs, size, len(hidden), outputs=head_dim // 2)
+    memory = workspace.shared_memory
+    tiling = choose_tiling("norm_qkv", num_outputs, size, len(hidden), memory, outputs=head_dim // 2)
     tensors = [hidden, stream.sums, weight, output, head_weight, cos, sin, position_ids]
     numbers = [len(hidden), num_rotated, num_outputs, eps]
     grid = (triton.cdiv(len(hidden), tiling.tokens), num_outputs // head_dim)
@@ -87,7 +89,7 @@ def norm_gate_up(stream: Stream, weight: torch.Tensor, eps: float, workspace: Wo
     hidden = stream.values
     num_outputs, size = weight.shape[0] // 2, weight.shape[1]
     output = hidden.new_empty((len(hidden), num_outputs))
-    tiling = choose_tiling("norm_gate_up", num_outputs, size, len(hidden))
+    tiling = choose_tiling("norm_gate_up", num_outputs, size, len(hidden), workspace.shared_memory)
     grid = (triton.cdiv(len(hidden), tiling.tokens), num_outputs // tiling.outputs)
     tensors, numbers = [hidden, stream.sums, weight, output], [len(hidden), num_outputs, eps]
     _launch(kernels.norm_gate_up_kernel, grid, tiling, size, tensors, numbers, workspace, PARTS=stream.sums.shape[2])
@@ -153,7 +155,7 @@ def _linear_add(
 ) -> Stream:
     num_outputs, size = weight.shape
     output = torch.empty_like(residual.values)
-    tiling = choose_tiling("linear_add", num_outputs, size, len(tokens))
+    tiling = choose_tiling("linear_add", num_outputs, size, len(tokens), workspace.shared_memory)
     grid = (triton.cdiv(len(tokens), tiling.tokens), num_outputs // tiling.outputs)
     sums = output.new_empty((len(tokens), 2, grid[1]), dtype=torch.float32)
     tensors = [tokens, weight, residual.values, output, sums, *norm, residual.sums]
@@ -193,7 +195,7 @@ def layer_norm_linear(
     hidden = stream.values
     num_outputs, size = weight.shape
     output = hidden.new_empty((len(hidden), num_outputs))
-    tiling = choose_tiling("layer_norm_linear", num_outputs, size, len(hidden))
+    tiling = choose_tiling("layer_norm_linear", num_outputs, size, len(hidden), workspace.shared_memory)
     grid = (triton.cdiv(len(hidden), tiling.tokens), num_outputs // tiling.outputs)
     tensors = [hidden, stream.sums, weight, slope, offset, output]
     constants = {"PARTS": stream.sums.shape[2], "GELU": gelu}
@@ -213,9 +215,18 @@ def _launch(
     **constants: int,
 ) -> None:
     assert all(tensor.is_contiguous() for tensor in tensors), "rows are found by their number"
-    device = tensors[0].device
-    early = device.type == "cuda" and torch.cuda.get_device_capability(device) >= _EARLY_FROM
+    assert len(tensors[0]) <= workspace.max_tokens, "more tokens go another way"
+    assert size % (tiling.splits * tiling.inputs) == 0, "a block would reach into the next row"
     arguments = [*tensors, workspace.partial, workspace.counter, *numbers]
     lines = triton.next_power_of_2(triton.cdiv(size // tiling.splits * 2, 128))
-    options = tiling.options(early=early)
+    options = tiling.options(early=workspace.early)
     kernel[(*grid, tiling.splits)](*arguments, SIZE=size, LINES=lines, **constants, **options)
+
+
+def _describe(device: torch.device) -> tuple[int, bool]:
+    """Shared memory that a program may use, and whether kernels may start early."""
+    if device.type != "cuda":  # the interpreter
+        return 1 << 30, False
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    shared_memory = triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"]
+    return shared_memory, torch.cuda.get_device_capability(device) >= _EARLY_FROM

@@ -139,10 +139,10 @@ class GraphCache(Generic[_Graph]):
             self._waiting[bucket] += times
 
     def limit(self, max_tokens: int) -> None:
-        """Have no graphs for more tokens from now on."""
+        """Have no graphs for more tokens from now on. Those that there are, are given up."""
         self.table = self.table.up_to(max_tokens)
-        for bucket in [bucket for bucket in self._graphs if bucket.num_tokens > max_tokens]:
-            del self._graphs[bucket]
+        self._graphs.clear()
+        self.counters.graph_bytes = 0
         self._waiting = Counter({bucket: n for bucket, n in self._waiting.items() if bucket.num_tokens <= max_tokens})
 
     def get(self, bucket: Bucket) -> _Graph:
@@ -154,12 +154,17 @@ class GraphCache(Generic[_Graph]):
         self._graphs.move_to_end(bucket)
         return self._graphs[bucket][0]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another graph would throw one away, by number."""
+        return len(self) >= self._max_graphs
+
     def fits(self, pool_bytes: int) -> bool:
         """Whether a pool of so many bytes leaves any room for graphs."""
         return pool_bytes < self._max_bytes
 
     def store(self, bucket: Bucket, graph: _Graph, own_bytes: int, pool_bytes: int) -> None:
-        """Keep a captured graph, throwing others away if need be, or the new one itself if it does not fit alone.
+        """Keep a captured graph, throwing others away if need be, or the new one itself if that would not help.
 
         Args:
             bucket: Its bucket.
@@ -167,15 +172,17 @@ class GraphCache(Generic[_Graph]):
             own_bytes: What it alone takes, and gives back.
             pool_bytes: What all graphs share; it stays as long as there is one.
         """
-        self._graphs[bucket] = graph, own_bytes
         self._waiting.pop(bucket, None)
         self.counters.captured += 1
+        if pool_bytes + own_bytes > self._max_bytes:  # the pool stays as it is, whatever goes
+            self.bar(bucket)
+            self.counters.graph_bytes = self._num_bytes(pool_bytes) if self._graphs else 0
+            return
+        self._graphs[bucket] = graph, own_bytes
         while self._graphs and (len(self) > self._max_graphs or self._num_bytes(pool_bytes) > self._max_bytes):
             self._graphs.popitem(last=False)
             self.counters.evicted += 1
-        if bucket not in self._graphs:
-            self.bar(bucket)
-        self.counters.graph_bytes = self._num_bytes(pool_bytes) if self._graphs else 0
+        self.counters.graph_bytes = self._num_bytes(pool_bytes)
 
     def bar(self, bucket: Bucket) -> None:
         """Never capture this bucket again: it failed, and would fail at every hit."""

@@ -94,10 +94,13 @@ class GraphKeeper:
             self._stepper.limit(self._inflection)
         wanted = self._wanted()
         deadline = self._clock() + self._start_s
+        evicted = graphs.counters.evicted
         while wanted and self._clock() < deadline:
             bucket = wanted.pop(0)
             if bucket not in graphs:
                 self._stepper.capture(bucket)
+            if graphs.is_full or graphs.counters.evicted > evicted:
+                wanted.clear()  # the most used are there; more would throw them out
         for bucket in wanted:
             graphs.ask_for(bucket, self._profile.hits.get(bucket, 1))
         _log.info(

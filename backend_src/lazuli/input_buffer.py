@@ -24,10 +24,11 @@ class InputBuffer:
     def __init__(self, max_tokens: int, max_sequences: int, device: torch.device) -> None:
         """Allocate for the largest batch or bucket; pinned memory only on a GPU."""
         num_inputs = count_inputs(max_tokens, max_sequences)
+        self.is_on_gpu = device.type == "cuda"
         self._device_buffer = torch.zeros(num_inputs, dtype=torch.int32, device=device)
         # Making them anew takes 10 us, and buckets come again and again.
         self._views = lru_cache(_REMEMBERED)(self._make_views)
-        self.staging_pool = PinnedPool((num_inputs,), torch.int32, pin_memory=device.type == "cuda")
+        self.staging_pool = PinnedPool((num_inputs,), torch.int32, pin_memory=self.is_on_gpu)
 
     def upload(self, batch: RaggedBatch, sizes: Bucket, staging: torch.Tensor) -> None:
         """Lay the batch out in pinned memory as it lies on the device, and queue one copy.
@@ -62,7 +63,7 @@ class InputBuffer:
 
 def count_inputs(num_tokens: int, num_sequences: int) -> int:
     """int32 numbers of a batch: ids, positions, cu_seqlens, normalise flags."""
-    return 2 * num_tokens + 2 * num_sequences + 1
+    return 2 * _aligned(num_tokens) + _aligned(num_sequences + 1) + num_sequences
 
 
 def fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
@@ -84,6 +85,14 @@ def fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
 @lru_cache(_REMEMBERED)
 def _parts(sizes: Bucket) -> tuple[slice, slice, slice, slice]:
     """Where ids, positions, cu_seqlens and flags lie."""
-    tokens, sequences = sizes.num_tokens, sizes.num_sequences
-    flags = 2 * tokens + sequences + 1
-    return slice(tokens), slice(tokens, 2 * tokens), slice(2 * tokens, flags), slice(flags, flags + sequences)
+    begin, parts = 0, []
+    for length in (sizes.num_tokens, sizes.num_tokens, sizes.num_sequences + 1, sizes.num_sequences):
+        parts.append(slice(begin, begin + length))
+        begin += _aligned(length)
+    ids, positions, cu_seqlens, flags = parts
+    return ids, positions, cu_seqlens, flags
+
+
+def _aligned(length: int) -> int:
+    """Up to 16 bytes: compilers of kernels make another one for pointers that are not aligned so."""
+    return -(-length // 4) * 4

@@ -56,6 +56,7 @@ class PinnedPool:
         self._dtype = dtype
         self._pin_memory = pin_memory
         self._free: list[torch.Tensor] = []
+        self._lent: list[tuple[torch.cuda.Event, torch.Tensor]] = []
         self._lock = threading.Lock()
 
     def reserve(self, number: int) -> None:
@@ -66,6 +67,8 @@ class PinnedPool:
     def take(self) -> torch.Tensor:
         """A buffer that nobody else holds until it is given back."""
         with self._lock:
+            while self._lent and self._lent[0][0].query():
+                self._free.append(self._lent.pop(0)[1])
             if self._free:
                 return self._free.pop()
         return torch.empty(self._shape, dtype=self._dtype, pin_memory=self._pin_memory)
@@ -74,6 +77,16 @@ class PinnedPool:
         """Return a buffer that the device no longer reads or writes."""
         with self._lock:
             self._free.append(buffer)
+
+    def give_back_after(self, buffer: torch.Tensor) -> None:
+        """Return a buffer that the device may read until it has done what the current stream holds."""
+        if not self._pin_memory:
+            self.give_back(buffer)
+            return
+        event = torch.cuda.Event()
+        event.record()
+        with self._lock:
+            self._lent.append((event, buffer))
 
 
 class CudaTensor(LazyTensor):

@@ -13,7 +13,9 @@ from lazuli.triton_kernels.matmul import Blocks
 _Key = tuple[str, int, int]
 
 
-def choose_tiling(kind: str, num_outputs: int, size: int, num_tokens: int, outputs: int | None = None) -> Tiling:
+def choose_tiling(
+    kind: str, num_outputs: int, size: int, num_tokens: int, shared_memory: int, outputs: int | None = None
+) -> Tiling:
     """The tiling of a kernel.
 
     Args:
@@ -21,15 +23,18 @@ def choose_tiling(kind: str, num_outputs: int, size: int, num_tokens: int, outpu
         num_outputs: N.
         size: K.
         num_tokens: T.
+        shared_memory: Bytes that a program may use on this GPU.
         outputs: Outputs of a block, where the kernel leaves no choice.
     """
+    products = 2 if kind in ("norm_qkv", "norm_gate_up") else 1
     measured = _measured().get((kind, num_outputs, size))
     if measured is not None:
         most = min((tokens for tokens in measured if tokens >= num_tokens), default=max(measured))
         tiling = measured[most]
         assert isinstance(tiling, Tiling), "a kernel for few tokens"
-        return tiling
-    return _rule_of_thumb(num_outputs, size, num_tokens, outputs)
+        if outputs in (None, tiling.outputs) and tiling.shared_memory(products) <= shared_memory:
+            return tiling
+    return _rule_of_thumb(num_outputs, size, num_tokens, outputs, products, shared_memory)
 
 
 def choose_blocks(activation: str, num_outputs: int, size: int, num_tokens: int) -> Blocks | None:
@@ -48,14 +53,22 @@ def choose_blocks(activation: str, num_outputs: int, size: int, num_tokens: int)
     return blocks
 
 
-def _rule_of_thumb(num_outputs: int, size: int, num_tokens: int, outputs: int | None) -> Tiling:
+def _rule_of_thumb(
+    num_outputs: int, size: int, num_tokens: int, outputs: int | None, products: int, shared_memory: int
+) -> Tiling:
     """Some 64 to 128 programs, each with a few blocks of inputs."""
     tokens = min(max(16, 1 << (num_tokens - 1).bit_length()), 64)
     if outputs is None:
         outputs = 32 if num_outputs >= 3072 else 16
-    inputs = 128 if tokens <= 32 else 64
     splits = 2 if size >= 2048 and size % 256 == 0 else 1
-    return Tiling(tokens, outputs, inputs, splits)
+    # The blocks on their way must fit: fewer of them, then smaller ones.
+    candidates = [
+        Tiling(tokens, outputs, inputs, splits, stages=stages)
+        for inputs in ((128, 64, 32) if tokens <= 32 else (64, 32))
+        for stages in (4, 3, 2)
+    ]
+    fitting = (tiling for tiling in candidates if tiling.shared_memory(products) <= shared_memory)
+    return next(fitting, candidates[-1])
 
 
 @cache

@@ -6,6 +6,7 @@ sees the parameters of the whole, so each parses all of them and uses its own.
 
 import json
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from lazuli.errors import OptionError
@@ -13,6 +14,8 @@ from lazuli.errors import OptionError
 TRUNCATIONS = ("none", "end", "start")
 # Set by clients and by the server itself; not ours to judge.
 _RESERVED_PREFIXES = ("triton_", "sequence_", "binary_data", "ragged_")
+# Callers repeat themselves; of longer texts, which hold an instruction, no copies are kept.
+_LONGEST_KEPT = 1000
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,7 @@ class RequestOptions:
         Raises:
             OptionError: If a parameter is unknown or its value is not usable.
         """
-        values = json.loads(text) if text else {}
-        known = {field.name for field in fields(cls)}
-        chosen: dict[str, Any] = {}
-        for name, value in values.items():
-            if name in known:
-                chosen[name] = _CHECKS[name](name, value)
-            elif not name.startswith(_RESERVED_PREFIXES):
-                raise OptionError(f"unknown parameter {name!r}; known: {', '.join(sorted(known))}")
-        if chosen.get("prompt_name") is not None and chosen.get("instruction") is not None:
-            raise OptionError("prompt_name and instruction: only one of them can be given")
-        return cls(**chosen)
+        return _parse_again(text) if len(text) <= _LONGEST_KEPT else _parse(text)
 
     def check_dimensions(self, limit: int) -> None:
         """Check `dimensions` against the vector length of the model.
@@ -60,6 +53,23 @@ class RequestOptions:
         """
         if self.dimensions is not None and self.dimensions > limit:
             raise OptionError(f"dimensions: {self.dimensions}, but the model's vectors have {limit}")
+
+
+def _parse(text: str) -> RequestOptions:
+    values = json.loads(text) if text else {}
+    known = {field.name for field in fields(RequestOptions)}
+    chosen: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in known:
+            chosen[name] = _CHECKS[name](name, value)
+        elif not name.startswith(_RESERVED_PREFIXES):
+            raise OptionError(f"unknown parameter {name!r}; known: {', '.join(sorted(known))}")
+    if chosen.get("prompt_name") is not None and chosen.get("instruction") is not None:
+        raise OptionError("prompt_name and instruction: only one of them can be given")
+    return RequestOptions(**chosen)
+
+
+_parse_again = lru_cache(maxsize=256)(_parse)
 
 
 def _check_text(name: str, value: Any) -> str:

@@ -42,23 +42,18 @@ class GraphRecorder:
         """Start with an empty pool."""
         self._encoder = encoder
         self._device = device
-        self.pool_bytes = 0
         self._bytes_per_token = 0.0
-        self._pool = torch.cuda.graph_pool_handle()
+        self.renew_pool()
 
     def capture(self, inputs: EncoderInputs) -> CapturedGraph:
         """Record the kernels of a batch on the current stream, and queue one run; work in flight is not waited for.
 
         Args:
-            inputs: Already planned. The layout is filled in, the rest zeroed: kernels must find what was planned.
+            inputs: Of a batch that was uploaded and planned: the kernels must find what was planned.
 
         Raises:
             Exception: Whatever the model raises, or torch, if the capture was invalidated.
         """
-        layout = inputs.attention
-        layout.cu_seqlens.copy_(torch.from_numpy(layout.cu_seqlens_cpu))
-        for tensor in (inputs.input_ids, inputs.position_ids, inputs.normalize):
-            tensor.zero_()
         free, reserved = torch.cuda.mem_get_info(self._device)[0], torch.cuda.memory_reserved(self._device)
         graph = torch.cuda.CUDAGraph()
         # relaxed: neither what other threads do with the device, nor a kernel that is loaded or a workspace that is
@@ -72,18 +67,28 @@ class GraphRecorder:
         except Exception:
             # torch still records to the pool of an invalidated capture, and refuses to begin another there. The graphs
             # of the old pool keep it.
-            self.renew_pool()
+            self._kept_bytes += self._own_pool_bytes
+            self._begin_pool()
             raise
         graph.replay()  # the first run is slower than the others, and takes memory too
         grown = torch.cuda.memory_reserved(self._device) - reserved
-        self.pool_bytes += grown
+        self._own_pool_bytes += grown
         own = free - torch.cuda.mem_get_info(self._device)[0] - grown
         return CapturedGraph(graph, output, inputs, own_bytes=max(0, min(own, _MOST_OWN_BYTES)))
 
+    @property
+    def pool_bytes(self) -> int:
+        """What all graphs share: the pool, and those before it that some may still keep."""
+        return self._kept_bytes + self._own_pool_bytes
+
     def renew_pool(self) -> None:
-        """Begin another pool, as must be done once no graph of the old one is left: torch has then given it up."""
+        """Begin another pool, as must be done once no graph is left: torch has then given the old one up."""
+        self._kept_bytes = 0
+        self._begin_pool()
+
+    def _begin_pool(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
-        self.pool_bytes = 0
+        self._own_pool_bytes = 0
 
     @contextmanager
     def measured(self, num_tokens: int) -> Iterator[None]:
@@ -96,4 +101,4 @@ class GraphRecorder:
 
     def expected_pool_bytes(self, num_tokens: int) -> int:
         """What the pool would have after the capture of a batch of so many tokens."""
-        return max(self.pool_bytes, int(self._bytes_per_token * num_tokens))
+        return self._kept_bytes + max(self._own_pool_bytes, int(self._bytes_per_token * num_tokens))

@@ -93,12 +93,12 @@ class EmbedRequest(ABC):
         """Take the vectors of some rows; sends what can be sent.
 
         Args:
-            rows: [K] int32.
+            rows: [K] int32, ascending.
             vectors: [K, D] float32; not kept after the call.
         """
-        finite = np.isfinite(vectors).all(axis=1)
+        finite = np.isfinite(vectors)
         if not finite.all():
-            row = int(rows[np.argmin(finite)])
+            row = int(rows[np.argmin(finite.all(axis=1))])
             self.fail(NonFiniteError(f"embedding[{row}]: the model computed NaN or Inf, so there is no usable vector"))
             return
         # A cut vector of a row that was scaled on the device only needs scaling again.
@@ -138,6 +138,9 @@ class UnaryRequest(EmbedRequest):
     _gathered: np.ndarray | None = None
 
     def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
+        if self._gathered is None and self._done:  # all rows at once
+            sender.send(part, final=True)
+            return
         if self._gathered is None:
             self._gathered = np.empty((len(self.sequences), part.embedding.shape[1]), dtype=np.float32)
         self._gathered[part.index] = part.embedding

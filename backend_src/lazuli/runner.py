@@ -87,7 +87,6 @@ class Runner:
                 raise
             if sequences is not None:
                 self._step(sequences)
-                self._use_idle_time(quiet=False)
                 return
             self._slots.release()
         self._scheduler.submit(request)
@@ -98,6 +97,7 @@ class Runner:
         self._thread.join()
         for _ in range(self._max_in_flight):
             self._slots.acquire()  # each batch on its way has one, whoever stepped it
+        self._slots.release(self._max_in_flight)
         self._replies.close()
 
     def _run(self, prepare: Callable[[], None]) -> None:
@@ -122,12 +122,11 @@ class Runner:
         """Wait for work; until there is some, let the engine do what can wait."""
         more = True
         while True:
-            sequences = self._scheduler.next_batch(_GAP_S if more else None)
+            # Those who step by themselves do not wake this thread, so it looks now and then in any case.
+            sequences = self._scheduler.next_batch(_GAP_S if more else _QUIET_S)
             if sequences is not None:
                 return sequences
-            gap_s = time.monotonic() - self._stepped_at
-            if gap_s >= _GAP_S:  # else another thread has stepped
-                more = self._use_idle_time(quiet=gap_s >= _QUIET_S)
+            more = self._use_idle_time(quiet=time.monotonic() - self._stepped_at >= _QUIET_S)
 
     def _use_idle_time(self, *, quiet: bool) -> bool:
         try:
@@ -138,27 +137,30 @@ class Runner:
 
     def _step(self, sequences: SequenceOf[Sequence]) -> None:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""
-        batch = RaggedBatch.pack(
-            [sequence.input_ids for sequence in sequences],
-            [sequence.request.normalize for sequence in sequences],
-        )
         self._stepped_at = time.monotonic()
         try:
+            batch = RaggedBatch.pack(
+                [sequence.input_ids for sequence in sequences],
+                [sequence.request.normalize for sequence in sequences],
+            )
             result = self._engine.step(batch)
         except Exception as error:  # out of memory, or a fault of the model
-            _log.exception("a batch of %d sequences, %d tokens failed", batch.num_sequences, batch.num_tokens)
-            self._slots.release()
-            self._isolate(sequences, error)
+            num_tokens = sum(map(len, sequences))
+            _log.exception("a batch of %d sequences, %d tokens failed", len(sequences), num_tokens)
+            reason = str(error)
+        else:
+            self._replies.expect(result, [sequences[row] for row in batch.order], self._slots.release)
             return
-        self._replies.expect(result, [sequences[row] for row in batch.order], self._slots.release)
+        # Only here has the traceback let go of what the pass had allocated.
+        self._isolate(sequences, reason)
 
-    def _isolate(self, sequences: SequenceOf[Sequence], error: Exception) -> None:
+    def _isolate(self, sequences: SequenceOf[Sequence], reason: str) -> None:
         """Fail a request that was alone in its batch; run those that shared one again, each alone."""
         groups = _by_request(sequences)
         if len(groups) == 1:
-            self._replies.fail(sequences[0].request, DeviceError(f"the forward pass failed: {error}"))
-            return
-        for group in groups:
+            self._replies.fail(sequences[0].request, DeviceError(f"the forward pass failed: {reason}"))
+        self._slots.release()
+        for group in groups if len(groups) > 1 else []:
             self._slots.acquire()
             self._step(group)
 

@@ -40,6 +40,8 @@ def split_rows(input_ids: np.ndarray, attention_mask: np.ndarray, limits: TokenL
             of the vocabulary. The message names field, row, value and limit.
     """
     _check_shapes(input_ids, attention_mask)
+    if _is_plain(input_ids, attention_mask, limits):
+        return list(input_ids)
     starts, lengths = _find_runs(attention_mask)
     if lengths.max() > limits.max_positions:
         row = int(np.argmax(lengths > limits.max_positions))
@@ -60,6 +62,14 @@ def _check_shapes(input_ids: np.ndarray, attention_mask: np.ndarray) -> None:
         )
     if input_ids.size == 0:
         raise InputError(f"input_ids: the shape {list(input_ids.shape)} holds no token")
+
+
+def _is_plain(input_ids: np.ndarray, mask: np.ndarray, limits: TokenLimits) -> bool:
+    """Whether there is no padding and nothing to complain about, as with every single text: two passes tell."""
+    if input_ids.shape[1] > limits.max_positions or mask.tobytes().count(1) != mask.size:
+        return False
+    # Negative ids are large ones without a sign.
+    return bool(input_ids.view(np.uint32).max() < limits.vocab_size)
 
 
 def _find_runs(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

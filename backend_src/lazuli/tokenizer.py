@@ -6,6 +6,7 @@ it, and stay when it is cut. Knows nothing of Triton or torch.
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from lazuli.template import Template
 # A text of more characters than this for each token that it may have is looked at in part.
 _CHARS_PER_TOKEN = 32
 _SPARE_TOKENS = 128
+# Fewer characters are tokenised sooner than other threads wake up.
+_CHARS_FOR_THREADS = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TokenizedText:
     """One text as the model will read it.
 
@@ -39,8 +42,16 @@ class TokenizedText:
 class TextTokenizer:
     """The tokenizer of one checkpoint."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, template: Template, max_seq_length: int) -> None:
+    def __init__(
+        self, tokenizer: tokenizers.Tokenizer, template: Template, max_seq_length: int, threads: int = 1
+    ) -> None:
         """Wrap a loaded tokenizer; its own padding and truncation are turned off.
+
+        Args:
+            tokenizer: The tokenizer.
+            template: What is put around each text.
+            max_seq_length: Most tokens of a text.
+            threads: Threads that share the texts of one call, if they are many.
 
         Raises:
             ConfigError: If `max_seq_length` leaves no room for text beside the special tokens.
@@ -50,6 +61,8 @@ class TextTokenizer:
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
         self._template = template
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lazuli-tokenizer")
         self._num_special = tokenizer.num_special_tokens_to_add(False)
         self.max_seq_length = max_seq_length
         if max_seq_length <= self._num_special:
@@ -64,16 +77,16 @@ class TextTokenizer:
         Raises:
             ConfigError: If the checkpoint or a parameter is unusable.
         """
-        os.environ["TOKENIZERS_PARALLELISM"] = "true"
-        if config.threads is not None:
-            os.environ["RAYON_NUM_THREADS"] = str(config.threads)
+        # The library's own threads would take a single text off the caller's hands, which costs two wake-ups.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
         checkpoint = load_checkpoint(config.checkpoint)
         template = Template(
             prompts={**checkpoint.prompts, **config.parsed_prompts()},
             default_prompt_name=config.default_prompt_name or checkpoint.default_prompt_name,
             instruction_template=config.instruction_template,
         )
-        return cls(_load(checkpoint.path), template, _max_seq_length(config, checkpoint))
+        threads = config.threads or len(os.sched_getaffinity(0))
+        return cls(_load(checkpoint.path), template, _max_seq_length(config, checkpoint), threads)
 
     def tokenize(self, texts: Sequence[str], options: RequestOptions, name: str = "text") -> list[TokenizedText]:
         """Tokenise the texts of one request.
@@ -93,11 +106,20 @@ class TextTokenizer:
         before, after = self._template.around(options)
         wholes = [f"{before}{text}{after}" for text in texts] if before or after else texts
         inputs = [self._near_end(text, options.truncate) for text in wholes]
-        encodings = self._tokenizer.encode_batch_fast(inputs)
+        encodings = self._encode(inputs)
         return [
             self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]", whole=inputs[row] is wholes[row])
             for row, encoding in enumerate(encodings)
         ]
+
+    def _encode(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        if len(texts) == 1 or sum(map(len, texts)) < _CHARS_FOR_THREADS:
+            encodings: list[tokenizers.Encoding] = self._tokenizer.encode_batch_fast(texts)
+            return encodings
+        # More pieces than threads, as some texts are longer than others.
+        size = -(-len(texts) // (4 * self._threads))
+        pieces = [texts[start : start + size] for start in range(0, len(texts), size)]
+        return [encoding for piece in self._pool.map(self._tokenizer.encode_batch_fast, pieces) for encoding in piece]
 
     def _near_end(self, text: str, truncate: str) -> str:
         """The text, or of one that is much too long enough of the end that is kept.
@@ -141,6 +163,9 @@ def pad(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         input_ids [N, S] int32 and attention_mask [N, S] int8, S the longest of the N texts; padding is 0 in both.
     """
+    if len(texts) == 1:
+        row = np.array([texts[0].input_ids], dtype=np.int32)
+        return row, np.ones(row.shape, dtype=np.int8)
     lengths = np.fromiter((len(text.input_ids) for text in texts), dtype=np.int64, count=len(texts))
     attention_mask = np.arange(lengths.max())[None, :] < lengths[:, None]
     input_ids = np.zeros(attention_mask.shape, dtype=np.int32)

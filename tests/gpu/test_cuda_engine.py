@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -79,6 +80,25 @@ class TestFloat32:
         assert counters(engine).captured == 0
 
 
+def hold_up(engine):
+    """Keep the engine's stream busy; the event comes when it is free."""
+    with torch.cuda.stream(engine._stepper._stream):
+        torch.cuda._sleep(LONG_KERNEL_CYCLES)
+        held = torch.cuda.Event()
+        held.record()
+    return held
+
+
+@contextmanager
+def nothing_may_wait():
+    """Operations of torch that wait for the device raise."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 class TestNoWaiting:
     @pytest.mark.parametrize("action", [Action.EAGER, Action.CAPTURE, Action.REPLAY])
     def test_step_returns_while_the_device_is_busy(self, eager, action):
@@ -91,9 +111,10 @@ class TestNoWaiting:
         for _ in range([Action.EAGER, Action.CAPTURE, Action.REPLAY].index(action)):
             engine.embed_ids(rows)
         batch = RaggedBatch.pack(rows, [True, True])
-        with torch.cuda.stream(engine._stepper._stream):
-            torch.cuda._sleep(LONG_KERNEL_CYCLES)
-        result = engine.step(batch)
+        held = hold_up(engine)
+        with nothing_may_wait():
+            result = engine.step(batch)
+        assert not held.query()  # nor has the step waited for the device in a way that torch does not know of
         assert not result.is_ready()
         vectors = result.result()
         assert result.is_ready()
@@ -104,13 +125,14 @@ class TestNoWaiting:
         eager_vectors = eager.embed_ids(rows)
         engine.embed_ids(rows_of([100, 90], 1))
         batch = RaggedBatch.pack(rows, [True, True])
-        with torch.cuda.stream(engine._stepper._stream):
-            torch.cuda._sleep(LONG_KERNEL_CYCLES)
-        results = [engine.step(batch)]  # eager, or by the other graph
-        assert counters(engine).captured == 1
-        engine.use_idle_time(quiet=True)
-        assert counters(engine).captured == 2
-        results.append(engine.step(batch))
+        held = hold_up(engine)
+        with nothing_may_wait():
+            results = [engine.step(batch)]  # eager, or by the other graph
+            assert counters(engine).captured == 1
+            engine.use_idle_time(quiet=True)
+            assert counters(engine).captured == 2
+            results.append(engine.step(batch))
+        assert not held.query()
         assert counters(engine).replayed == 1
         assert not any(result.is_ready() for result in results)
         for result in results:
@@ -122,9 +144,9 @@ class TestNoWaiting:
         for rows in cases[:3]:
             engine.embed_ids(rows)
         batches = [RaggedBatch.pack(rows, [True] * 2) for rows in cases]
-        with torch.cuda.stream(engine._stepper._stream):
-            torch.cuda._sleep(LONG_KERNEL_CYCLES)
+        held = hold_up(engine)
         results = [engine.step(batch) for batch in batches]
+        assert not held.query()
         for result, batch, reference in zip(results, batches, references, strict=True):
             assert worst_cosine(result.result(), reference[batch.order]) >= 0.9999
 

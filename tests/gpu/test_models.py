@@ -28,7 +28,7 @@ def checkpoint(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(0)
-    return [rng.integers(100_000, size=length, dtype=np.int32) for length in LENGTHS]
+    return [rng.integers(30_000, size=length, dtype=np.int32) for length in LENGTHS]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,17 @@ def cosines(left, right):
 def test_bfloat16_on_the_gpu_against_float32_on_the_cpu(checkpoint, gpu_engine, rows):
     exact = Engine(EngineConfig(checkpoint=checkpoint, dtype="float32"), torch.device("cpu")).embed_ids(rows)
     assert cosines(gpu_engine.embed_ids(rows), exact).min() >= 0.999
+
+
+def test_a_batch_large_enough_for_products_with_activations(checkpoint, gpu_engine):
+    rng = np.random.default_rng(1)
+    longest = min(700, gpu_engine.limits.max_positions)
+    rows = [rng.integers(gpu_engine.limits.vocab_size, size=length, dtype=np.int32) for length in (400, 512, longest)]
+    exact = Engine(EngineConfig(checkpoint=checkpoint, dtype="float32"), torch.device("cpu")).embed_ids(rows)
+    batched = gpu_engine.embed_ids(rows)
+    assert cosines(batched, exact).min() >= 0.999
+    alone = np.concatenate([gpu_engine.embed_ids([row]) for row in rows])
+    assert cosines(alone, batched).min() >= 0.9999
 
 
 def least_cosines(lengths):

@@ -30,6 +30,7 @@ class AutoAttention(AttentionBackend):
         """Use these backends; at least one of them must have been measured in each entry."""
         self._backends = backends
         self.plans = any(backend.plans for backend in backends.values())
+        self.grid_by_longest = all(backend.grid_by_longest for backend in backends.values())
         self._entries = entries
         self._num_layers = num_layers
         # Called for each layer of an eager pass.

@@ -76,6 +76,7 @@ class AttentionBackend(ABC):
     # Whether a CUDA graph of it serves batches of another layout: it must not look at `cu_seqlens_cpu`.
     capturable: bool
     plans: bool = False  # whether `plan` does anything
+    grid_by_longest: bool = False  # whether it starts programs for the longest sequence in place of each one
 
     @classmethod
     @abstractmethod
@@ -93,6 +94,10 @@ class AttentionBackend(ABC):
         """Make one for a model. May load or compile kernels, and may run one to have it ready."""
         del shape, device, dtype
         return cls()
+
+    def describe(self) -> str:
+        """What decides which kernels run, beside the sizes of a batch."""
+        return self.name
 
     def plan(self, metadata: AttentionMetadata) -> None:
         """Do the host's part for a batch. Does not synchronise.

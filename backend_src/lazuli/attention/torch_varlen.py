@@ -17,6 +17,7 @@ class TorchVarlenAttention(AttentionBackend):
 
     name = "torch_varlen"
     capturable = True
+    grid_by_longest = True
 
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:

@@ -45,17 +45,18 @@ class Mlp:
 class GateUp:
     """The gated half of a perceptron (Shazeer, 2020): silu(x G) * (x U).
 
-    Rows of G and U take turns in one matrix, so that a block of the product holds both halves of its results.
+    On a GPU rows of G and U take turns in one matrix, so that a block of the product holds both halves of its results.
     """
 
     def __init__(self, gate: torch.Tensor, up: torch.Tensor, scale: torch.Tensor) -> None:
         """Wrap weights [I, D] each, with the scale [D] of the norm before, which then need not scale."""
-        self.linear = Linear(torch.stack([gate, up], dim=1).flatten(0, 1).mul_(scale))
+        rows = torch.stack([gate, up], dim=1).flatten(0, 1) if gate.is_cuda else torch.cat([gate, up])
+        self.linear = Linear(rows.mul_(scale))
 
     def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
         """[T, D] to [T, I]."""
         if tokens.is_cuda:
             product = activated_product("silu_multiply", tokens, self.linear.weight, None)
-            if product is not None:
-                return product
-        return silu_multiply(self.linear(tokens))
+            return silu_multiply(self.linear(tokens)) if product is None else product
+        activated, factors = self.linear(tokens).chunk(2, dim=1)
+        return F.silu(activated).mul_(factors)

@@ -78,18 +78,24 @@ class RaggedModel(Protocol):
         """
 
 
-def make_workspace(weight: torch.Tensor, sizes: Collection[int]) -> "Workspace | None":
+def make_workspace(weight: torch.Tensor, sizes: Collection[int], head_dim: int = 64) -> "Workspace | None":
     """What the fused layers for few tokens need, or None where they cannot be used.
 
     Args:
         weight: Any of the model: its device and dtype count.
-        sizes: Inputs and outputs of its layers.
+        sizes: The number of inputs and of outputs of each of its layers.
+        head_dim: Of heads that are rotated.
     """
-    if not weight.is_cuda or weight.dtype.itemsize != 2 or any(size % _FUSED_BLOCK for size in sizes):
+    if not weight.is_cuda or weight.dtype.itemsize != 2 or not fits_fused(sizes, head_dim):
         return None
     from lazuli.fused_linear import Workspace
 
     return Workspace(weight.device, max(sizes))
+
+
+def fits_fused(sizes: Collection[int], head_dim: int) -> bool:
+    """Whether layers of these sizes divide into blocks as the fused kernels want it."""
+    return all(size % _FUSED_BLOCK == 0 for size in sizes) and head_dim.bit_count() == 1
 
 
 def use_fused(workspace: "Workspace | None", num_tokens: int) -> bool:

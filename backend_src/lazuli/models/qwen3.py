@@ -68,6 +68,13 @@ class Qwen3Config:
         return cls(**values, rope_theta=_read_theta(model), causal=bool(model.get("is_causal", causal)))
 
     @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """Inputs and outputs of all layers."""
+        queries = self.num_attention_heads * self.head_dim
+        heads = queries + 2 * self.num_key_value_heads * self.head_dim
+        return self.hidden_size, heads, queries, 2 * self.intermediate_size, self.intermediate_size
+
+    @property
     def shape(self) -> ModelShape:
         """The sizes that others need."""
         return ModelShape(self.hidden_size, self.head_dim, self.vocab_size, self.max_position_embeddings)
@@ -93,9 +100,7 @@ class Qwen3Model:
         ]
         self._norm = weights.take("norm.weight", config.hidden_size)
         weights.finish(IGNORED)
-        num_heads = config.num_attention_heads + 2 * config.num_key_value_heads
-        sizes = (config.hidden_size, 2 * config.intermediate_size, num_heads * config.head_dim)
-        self._workspace = make_workspace(self._norm, sizes)
+        self._workspace = make_workspace(self._norm, config.layer_sizes, config.head_dim)
 
     def forward(
         self,

@@ -29,6 +29,7 @@ class TritonPythonModel:
         policy = json.loads(args["model_config"]).get("model_transaction_policy", {})
         self._streaming = bool(policy.get("decoupled", False))
         self._service = EmbeddingService(config, streaming=self._streaming, gpu_index=protocol.read_gpu_index(args))
+        protocol.forget_start()
 
     def execute(self, requests: list[Any]) -> None:
         """Queue each request; returns once all are queued, which blocks while too many tokens wait."""

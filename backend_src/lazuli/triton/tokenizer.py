@@ -14,10 +14,11 @@ class TritonPythonModel:
     """Triton's interface to `lazuli.tokenizer`."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load the tokenizer and run it once, so that its thread pool exists before the first request."""
+        """Load the tokenizer and run it once."""
         protocol.log_to_triton()
         self._tokenizer = TextTokenizer.from_config(TokenizerConfig.from_parameters(protocol.read_parameters(args)))
-        self._tokenizer.tokenize(["warm", "up"], RequestOptions())
+        self._tokenizer.tokenize(["warm up"], RequestOptions())
+        protocol.forget_start()
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """Answer each request by itself: a bad one does not touch the others."""

@@ -10,7 +10,8 @@ kernels here: each reads a strip of weights [N, K] and all tokens, and
 - starts early: it is launched while the kernel before it still runs (programmatic dependent launch), asks the L2 cache
   for its weights, and only then waits for its tokens.
 
-The order in which a product is summed depends on how K is cut, never on what other tokens there are.
+How a product is summed depends on how K is cut, which is the same for a range of numbers of tokens, never on what the
+other tokens are.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ class Tiling:
     splits: int = 1
     warps: int = 4
     stages: int = 4
+
+    def shared_memory(self, products: int) -> int:
+        """Bytes that a program keeps on its way: tokens, and weights of one or two products, of 2 bytes a number."""
+        return (self.tokens + products * self.outputs) * self.inputs * 2 * self.stages
 
     def options(self, *, early: bool) -> dict[str, Any]:
         """Arguments of a launch."""

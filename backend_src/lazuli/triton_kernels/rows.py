@@ -101,9 +101,9 @@ def _qk_norm_rotary_kernel(
 ):
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
-    columns = tl.arange(0, HALF)[None, :]
-    inside = head < num_heads
-    places = head * 2 * HALF + columns  # [HEADS, HALF] of the first halves
+    columns = tl.arange(0, triton.next_power_of_2(HALF))[None, :]
+    inside = (head < num_heads) & (columns < HALF)
+    places = head * 2 * HALF + columns  # of the first halves
     row = heads + token * token_stride
     first = tl.load(row + places, mask=inside, other=0.0).to(tl.float32)
     second = tl.load(row + HALF + places, mask=inside, other=0.0).to(tl.float32)
@@ -112,8 +112,8 @@ def _qk_norm_rotary_kernel(
     first *= scale * tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
     second *= scale * tl.load(weight + HALF + places, mask=inside, other=0.0).to(tl.float32)
     position = tl.load(position_ids + token).to(tl.int64) * HALF
-    cosine = tl.load(cos + position + columns)
-    sine = tl.load(sin + position + columns)
+    cosine = tl.load(cos + position + columns, mask=columns < HALF, other=0.0)
+    sine = tl.load(sin + position + columns, mask=columns < HALF, other=0.0)
     tl.store(row + places, (first * cosine - second * sine).to(heads.dtype.element_ty), mask=inside)
     tl.store(row + HALF + places, (second * cosine + first * sine).to(heads.dtype.element_ty), mask=inside)
 

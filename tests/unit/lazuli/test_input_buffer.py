@@ -1,5 +1,7 @@
 """How a batch is laid out for a GPU, on the CPU."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from lazuli.buckets import Bucket
 from lazuli.checkpoint import load_checkpoint
 from lazuli.cpu import host_inputs
 from lazuli.encoder import Encoder
-from lazuli.input_buffer import InputBuffer, count_inputs, fill
+from lazuli.input_buffer import InputBuffer, _parts, count_inputs, fill
 from lazuli.models.registry import load_model
 
 
@@ -43,8 +45,18 @@ def exact(batch):
 @pytest.mark.parametrize(("num_tokens", "num_sequences"), [(1, 1), (64, 4), (100, 100)])
 def test_every_number_of_the_buffer_is_written(num_tokens, num_sequences):
     buffer = np.full(count_inputs(num_tokens, num_sequences), -77, dtype=np.int32)
-    fill(buffer, make(1), Bucket(num_tokens, num_sequences, 16))
-    assert (buffer >= 0).all()
+    sizes = Bucket(num_tokens, num_sequences, 16)
+    fill(buffer, make(1), sizes)
+    for part in _parts(sizes):
+        assert (buffer[part] >= 0).all()
+
+
+@pytest.mark.parametrize(("num_tokens", "num_sequences"), [(1, 1), (7, 2), (64, 4), (101, 33)])
+def test_parts_are_aligned_and_apart(num_tokens, num_sequences):
+    parts = _parts(Bucket(num_tokens, num_sequences, 16))
+    assert all(part.start % 4 == 0 for part in parts)
+    assert all(first.stop <= second.start for first, second in pairwise(parts))
+    assert parts[-1].stop == count_inputs(num_tokens, num_sequences)
 
 
 def test_without_padding_it_is_the_batch():

@@ -82,6 +82,18 @@ def test_a_long_bad_value_is_shortened():
     assert str(caught.value).endswith("é...")
 
 
+def test_short_texts_are_parsed_once_and_long_ones_are_not_kept():
+    assert parse(dimensions=77) is parse(dimensions=77)
+    assert parse(instruction="i" * 2000) is not parse(instruction="i" * 2000)
+    assert parse(instruction="i" * 2000) == RequestOptions(instruction="i" * 2000)
+
+
+def test_a_refusal_is_not_kept():
+    for _ in range(2):
+        with pytest.raises(OptionError, match="dimensions: must be"):
+            parse(dimensions=0)
+
+
 def test_prompt_name_and_instruction_exclude_each_other():
     with pytest.raises(OptionError, match="prompt_name and instruction: only one"):
         parse(prompt_name="query", instruction="")

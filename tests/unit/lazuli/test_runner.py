@@ -1,5 +1,6 @@
 import logging
 import threading
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -273,13 +274,20 @@ class TestIdleTime:
         assert {thread for _, _, thread in engine.idle_calls} == {runner._thread.ident}
 
     def test_in_a_gap_it_is_used_until_nothing_is_left(self, start, engine, monkeypatch):
-        monkeypatch.setattr(runner_module, "_QUIET_S", 0.03)
+        monkeypatch.setattr(runner_module, "_QUIET_S", 0.4)
         engine.left_to_do = 4
         start()
         for _ in range(4):
             assert engine.idle.acquire(timeout=PATIENCE_S)
         assert not engine.idle.acquire(timeout=0.1)
-        assert engine.idle_calls[0][0] is False
+        assert not any(quiet for quiet, _, _ in engine.idle_calls)
+
+    def test_it_looks_again_once_it_is_quiet(self, start, engine, monkeypatch):
+        """Those who step by themselves wake nobody, but may have left something to do."""
+        monkeypatch.setattr(runner_module, "_QUIET_S", 0.05)
+        start()
+        for _ in range(3):
+            assert engine.idle.acquire(timeout=PATIENCE_S)
         assert engine.idle_calls[-1][0] is True
 
     def test_a_request_comes_first_and_there_is_more_afterwards(self, start, engine, make_request, make_sender):
@@ -309,6 +317,37 @@ class TestIdleTime:
         _, runner = start()
         runner.close()
         assert not runner._thread.is_alive()
+
+
+class TestMemory:
+    def test_retries_do_not_hold_what_the_failed_batch_had(self, start, engine, make_request, make_sender, caplog):
+        class Activations:
+            pass
+
+        alive, seen, step = [], [], engine.step
+
+        def run_out_of_memory(batch):
+            seen.append(sum(reference() is not None for reference in alive))
+            activations = Activations()
+            alive.append(weakref.ref(activations))
+            if batch.num_sequences > 1:
+                raise RuntimeError("out of memory")
+            return step(batch)
+
+        scheduler, runner = start(max_in_flight=1)
+        engine.gate.clear()
+        scheduler.submit(make_request(1))
+        assert engine.stepped.acquire(timeout=PATIENCE_S)
+        engine.step = run_out_of_memory
+        senders = [make_sender() for _ in range(3)]
+        for tag, sender in enumerate(senders):
+            scheduler.submit(make_request(1, tag=tag, sender=sender))
+        with caplog.at_level(logging.CRITICAL, logger="lazuli.runner"):
+            engine.gate.set()
+            runner.close()
+        caplog.clear()
+        assert seen == [0] * 4
+        assert [sender.embedding().tolist() for sender in senders] == [[[0, 1]], [[1, 1]], [[2, 1]]]
 
 
 class TestInFlight:
@@ -408,6 +447,11 @@ class TestFailures:
 
 
 class TestClose:
+    def test_twice(self, start):
+        _, runner = start()
+        runner.close()
+        runner.close()
+
     def test_everything_queued_is_answered_and_the_threads_end(self, start, engine, make_request, make_sender):
         scheduler, runner = start(token_budget=4)
         senders = [make_sender() for _ in range(40)]

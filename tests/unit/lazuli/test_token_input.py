@@ -46,6 +46,14 @@ def test_the_rows_are_int32():
     assert row.dtype == np.int32
 
 
+def test_rows_without_padding():
+    assert split([[1, 2, 3], [4, 5, 6]], [[1] * 3] * 2) == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_other_masks_with_a_byte_sum_of_ones_are_looked_at():
+    assert refusal([[1, 2]], [[0, 2]]) == "attention_mask[0][1]: 2, but only 0 and 1 are allowed"
+
+
 @pytest.mark.parametrize("garbage", [-1, 100, 2**31 - 1, -(2**31)])
 def test_ids_under_the_padding_are_ignored(garbage):
     assert split([[garbage, 3, garbage]], [[0, 1, 0]]) == [[3]]

@@ -1,4 +1,5 @@
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -36,14 +37,11 @@ PLAIN_TEXTS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def environment():
-    """`from_config` sets variables for the tokenizers library; put them back."""
+    """`from_config` sets a variable for the tokenizers library; put it back."""
     before = dict(os.environ)
     yield
-    for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
-        if name in before:
-            os.environ[name] = before[name]
-        else:
-            os.environ.pop(name, None)
+    os.environ.pop("TOKENIZERS_PARALLELISM", None)
+    os.environ.update(before)
 
 
 def make(max_seq_length=256, template=None):
@@ -114,6 +112,22 @@ class TestAgainstHuggingFace:
     def test_truncation_at_the_end_is_equal(self, hugging_face, length):
         expected = hugging_face(words(100), truncation=True, max_length=length)["input_ids"]
         assert ids_of(make(length), words(100), truncate="end") == expected
+
+
+class TestThreads:
+    @pytest.mark.parametrize("threads", [1, 2, 3, 16])
+    @pytest.mark.parametrize("count", [1, 2, 5, 97])
+    def test_many_texts_are_shared_and_stay_in_order(self, tokenizer, threads, count):
+        texts = [f"{number} {words(number % 40)} {'x' * (8000 // count)}" for number in range(count)]
+        shared = TextTokenizer(tokenizer._tokenizer, Template({}), 256, threads)
+        results = shared.tokenize(texts, RequestOptions(truncate="end"))
+        assert [result.input_ids for result in results] == [ids_of(tokenizer, text, truncate="end") for text in texts]
+        assert bool(shared._pool._threads) == (count > 1)
+
+    def test_few_characters_are_not(self, tokenizer):
+        shared = TextTokenizer(tokenizer._tokenizer, Template({}), 256, 4)
+        shared.tokenize(["short"] * 50, RequestOptions())
+        assert not shared._pool._threads
 
 
 class TestLimit:
@@ -294,8 +308,16 @@ class TestFromConfig:
             TextTokenizer.from_config(TokenizerConfig(default_prompt_name="query"))
 
     def test_threads(self):
-        TextTokenizer.from_config(TokenizerConfig(threads=3))
-        assert os.environ["RAYON_NUM_THREADS"] == "3"
+        assert TextTokenizer.from_config(TokenizerConfig(threads=3))._pool._max_workers == 3
+        cores = len(os.sched_getaffinity(0))
+        assert TextTokenizer.from_config(TokenizerConfig())._pool._max_workers == cores
+
+    def test_the_library_starts_no_threads(self):
+        before = threading.active_count(), set(os.listdir("/proc/self/task"))
+        tokenizer = TextTokenizer.from_config(TokenizerConfig())
+        tokenizer.tokenize(["one text"], RequestOptions())
+        tokenizer.tokenize(["two", "texts"], RequestOptions())
+        assert (threading.active_count(), set(os.listdir("/proc/self/task"))) == before
 
     def test_a_checkpoint_without_tokenizer_json(self, tiny_checkpoint):
         with pytest.raises(ConfigError, match=r"tokenizer\.json is missing"):
@@ -303,6 +325,11 @@ class TestFromConfig:
 
 
 class TestPad:
+    def test_one_text(self):
+        ids, mask = pad([TokenizedText([5, 0, 7], False)])
+        assert (ids.tolist(), mask.tolist()) == ([[5, 0, 7]], [[1, 1, 1]])
+        assert (ids.dtype, mask.dtype) == (np.int32, np.int8)
+
     def test_to_the_longest(self):
         ids, mask = pad([TokenizedText([5, 6, 7], False), TokenizedText([8], True), TokenizedText([9, 1], False)])
         assert ids.tolist() == [[5, 6, 7], [8, 0, 0], [9, 1, 0]]

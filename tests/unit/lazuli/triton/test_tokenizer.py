@@ -6,9 +6,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    """`initialize` sets these; monkeypatch puts them back."""
-    for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
-        monkeypatch.setenv(name, os.environ.get(name, ""))
+    """`initialize` sets this; monkeypatch puts it back."""
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", os.environ.get("TOKENIZERS_PARALLELISM", ""))
 
 
 @pytest.fixture
