@@ -36,7 +36,7 @@ def tiling(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def workspace():
-    return Workspace(torch.device(DEVICE), 2048)
+    return Workspace(torch.device(DEVICE), 2048, max_tokens=256)
 
 
 def random(*shape, seed=0, scale=1.0, dtype=DTYPE):
