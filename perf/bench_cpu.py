@@ -54,7 +54,9 @@ class LazuliEmbedder:
 
 
 def _cut(rows: list[np.ndarray], token_budget: int) -> list[list[TokenSequence]]:
-    scheduler = Scheduler(token_budget=token_budget, max_sequences=512, max_queued_tokens=2**62)
+    scheduler = Scheduler(
+        token_budget=token_budget, max_sequences=512, max_queued_tokens=2**62, max_waiting_tokens=2**62
+    )
     scheduler.submit(UnaryRequest(rows, RequestOptions(), normalize=True, sender=None))
     scheduler.close()
     return list(iter(scheduler.next_batch, []))

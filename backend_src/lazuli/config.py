@@ -20,6 +20,7 @@ DEFAULT_INSTRUCTION_TEMPLATE = "{instruction}{text}"
 _POSITIVE = (
     "token_budget",
     "max_queued_tokens",
+    "max_waiting_tokens",
     "threads",
     "max_batch_sequences",
     "max_in_flight",
@@ -42,6 +43,7 @@ class EngineConfig:
         token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
         max_batch_sequences: Most sequences in one batch.
         max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks; auto is four budgets.
+        max_waiting_tokens: Tokens waiting in the engine above which requests are refused; auto is 256 budgets.
         max_in_flight: Batches on the device or on their way back at the same time.
         graph_capture: When CUDA graphs are captured. `idle`: before the engine is ready, in idle gaps, and for a small
             share of the time, while a larger graph stands in; `lazy`: when a size is asked for again; `off`: never.
@@ -65,6 +67,7 @@ class EngineConfig:
     token_budget: int | None = None
     max_batch_sequences: int = 512
     max_queued_tokens: int | None = None
+    max_waiting_tokens: int | None = None
     max_in_flight: int = 2
     graph_capture: str = "idle"
     graph_max_tokens: int | None = None

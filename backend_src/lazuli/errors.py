@@ -4,6 +4,7 @@ LazuliError                INTERNAL
 ├── ConfigError            INVALID_ARG   a parameter or a checkpoint is unusable; raised at start
 ├── InputError             INVALID_ARG   the caller's fault: names field, row, value and limit
 │   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
+├── OverloadedError        UNAVAILABLE   too much waits already; send the request elsewhere or later
 ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
 ├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row
 └── DeviceError            INTERNAL      the device failed or ran out of memory
@@ -32,6 +33,12 @@ class InputError(LazuliError):
 
 class OptionError(InputError):
     """A request parameter is unknown or malformed."""
+
+
+class OverloadedError(LazuliError):
+    """The request arrived while as much waited as may."""
+
+    triton_code = "UNAVAILABLE"
 
 
 class ShuttingDownError(LazuliError):

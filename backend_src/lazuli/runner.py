@@ -69,7 +69,7 @@ class Runner:
         self._prepared.result()
 
     def submit(self, request: EmbedRequest, *, may_step: bool = False) -> None:
-        """Queue a request; blocks while too many tokens wait.
+        """Queue a request.
 
         Args:
             request: Its answer goes to its sender.
@@ -77,6 +77,7 @@ class Runner:
                 on its way beside the runner's: to wake the runner takes as long as to queue the batch.
 
         Raises:
+            OverloadedError: If too much waits already.
             ShuttingDownError: If the runner is closed.
         """
         if may_step and self._slots.acquire(blocking=False):

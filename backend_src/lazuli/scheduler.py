@@ -7,24 +7,28 @@ a batch grows with its tokens and hardly with its sequences, so tokens are what 
 import threading
 from collections import deque
 
-from lazuli.errors import ShuttingDownError
+from lazuli.errors import OverloadedError, ShuttingDownError
 from lazuli.request import EmbedRequest, Sequence
 
 
 class Scheduler:
     """The queue between `execute()` and the runner. Safe to use from several threads."""
 
-    def __init__(self, *, token_budget: int, max_sequences: int, max_queued_tokens: int) -> None:
+    def __init__(
+        self, *, token_budget: int, max_sequences: int, max_queued_tokens: int, max_waiting_tokens: int
+    ) -> None:
         """Set the limits.
 
         Args:
             token_budget: Most tokens of a batch; a longer sequence gets a batch of its own.
             max_sequences: Most sequences of a batch.
-            max_queued_tokens: Once so many tokens wait, `submit` blocks.
+            max_queued_tokens: Once so many tokens wait, `wait_for_room` blocks.
+            max_waiting_tokens: Once so many tokens wait, `submit` refuses more.
         """
         self._token_budget = token_budget
         self._max_sequences = max_sequences
         self._max_queued_tokens = max_queued_tokens
+        self._max_waiting_tokens = max_waiting_tokens
         self._waiting: deque[Sequence] = deque()
         self._queued_tokens = 0
         self._closed = False
@@ -38,21 +42,31 @@ class Scheduler:
         return self._queued_tokens
 
     def submit(self, request: EmbedRequest) -> None:
-        """Queue all rows of a request; blocks while `max_queued_tokens` wait.
-
-        Blocking here, inside `execute()`, is what makes Triton's own queue fill, so that its size limit, time-outs and
-        balancing over instances take effect.
+        """Queue all rows of a request. Does not block.
 
         Raises:
-            ShuttingDownError: If the scheduler is closed, also while blocked.
+            OverloadedError: If `max_waiting_tokens` wait already.
+            ShuttingDownError: If the scheduler is closed.
         """
         with self._not_full:
-            self._not_full.wait_for(lambda: self._closed or self._queued_tokens < self._max_queued_tokens)
             if self._closed:
                 raise ShuttingDownError("the server is shutting down")
+            if self._queued_tokens >= self._max_waiting_tokens:
+                raise OverloadedError(
+                    f"Exceeds maximum queue size: {self._queued_tokens} tokens wait, and at {self._max_waiting_tokens} "
+                    "no further request is taken; try again later"
+                )
             self._waiting.extend(request.sequences)
             self._queued_tokens += request.num_tokens
             self._not_empty.notify()
+
+    def wait_for_room(self) -> None:
+        """Block while `max_queued_tokens` wait and the scheduler is open.
+
+        Inside `execute()` this keeps an instance busy, so that Triton balances over several.
+        """
+        with self._not_full:
+            self._not_full.wait_for(lambda: self._closed or self._queued_tokens < self._max_queued_tokens)
 
     def take_now(self, request: EmbedRequest) -> list[Sequence] | None:
         """The sequences of a request that need not queue: nothing waits, and all of it is one batch.

@@ -24,6 +24,7 @@ from lazuli.token_input import split_rows
 
 _log = logging.getLogger(__name__)
 _QUEUED_BUDGETS = 4
+_WAITING_BUDGETS = 256
 
 
 class EmbeddingService:
@@ -50,6 +51,7 @@ class EmbeddingService:
             token_budget=budget,
             max_sequences=config.max_batch_sequences,
             max_queued_tokens=config.max_queued_tokens or _QUEUED_BUDGETS * budget,
+            max_waiting_tokens=config.max_waiting_tokens or _WAITING_BUDGETS * budget,
         )
         replies = ReplyPool(config.reply_threads)
         self._runner = Runner(self.engine, self._scheduler, replies, config.max_in_flight, self.engine.warm_up)
@@ -63,7 +65,7 @@ class EmbeddingService:
         *,
         may_step: bool = False,
     ) -> None:
-        """Queue one request; blocks while too many tokens wait. The answer goes to `sender`.
+        """Queue one request. The answer goes to `sender`.
 
         Args:
             input_ids: [N, S] int32.
@@ -75,6 +77,7 @@ class EmbeddingService:
 
         Raises:
             InputError: If the arrays or the options are unusable.
+            OverloadedError: If too much waits already.
             ShuttingDownError: If the service is closed.
         """
         options.check_dimensions(self.engine.dimension)
@@ -82,6 +85,10 @@ class EmbeddingService:
         request = self._request_type(rows, options, self.engine.checkpoint.normalize, sender)
         # On a CPU a step is the computation itself, which would hold up this thread.
         self._runner.submit(request, may_step=may_step and self.engine.device.type == "cuda")
+
+    def wait_for_room(self) -> None:
+        """Block while too many tokens wait for more to be fetched."""
+        self._scheduler.wait_for_room()
 
     def close(self) -> None:
         """Answer everything that was accepted, then end the threads."""

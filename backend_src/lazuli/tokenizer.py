@@ -61,7 +61,7 @@ class TextTokenizer:
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
         self._template = template
-        self._threads = threads
+        self.threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lazuli-tokenizer")
         self._num_special = tokenizer.num_special_tokens_to_add(False)
         self.max_seq_length = max_seq_length
@@ -117,7 +117,7 @@ class TextTokenizer:
             encodings: list[tokenizers.Encoding] = self._tokenizer.encode_batch_fast(texts)
             return encodings
         # More pieces than threads, as some texts are longer than others.
-        size = -(-len(texts) // (4 * self._threads))
+        size = -(-len(texts) // (4 * self.threads))
         pieces = [texts[start : start + size] for start in range(0, len(texts), size)]
         return [encoding for piece in self._pool.map(self._tokenizer.encode_batch_fast, pieces) for encoding in piece]
 

@@ -27,13 +27,10 @@ def small_server(tmp_path_factory):
     for model in ("embedding", "embedding_stream"):
         config = repository / model / "config.pbtxt"
         text = config.read_text()
-        for old, new in {
-            "max_queue_size: 1024": "max_queue_size: 2",
-            '"max_queued_tokens", value: { string_value: "auto"': '"max_queued_tokens", value: { string_value: "256"',
-            '"token_budget", value: { string_value: "auto"': '"token_budget", value: { string_value: "256"',
-        }.items():
+        for name, limit in {"max_waiting_tokens": 8192, "max_queued_tokens": 256, "token_budget": 256}.items():
+            old = f'"{name}", value: {{ string_value: "auto"'
             assert text.count(old) == 1
-            text = text.replace(old, new)
+            text = text.replace(old, old.replace("auto", str(limit)))
         config.write_text(text)
     with running_server(ServeOptions(model_repository=repository, door=Door.BOTH)) as running:
         yield running

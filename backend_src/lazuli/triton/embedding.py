@@ -26,31 +26,38 @@ class TritonPythonModel:
         """Load and warm up the engine; the model is ready when this returns."""
         protocol.log_to_triton()
         config = EngineConfig.from_parameters(protocol.read_parameters(args))
-        policy = json.loads(args["model_config"]).get("model_transaction_policy", {})
-        self._streaming = bool(policy.get("decoupled", False))
+        model = json.loads(args["model_config"])
+        self._streaming = bool(model.get("model_transaction_policy", {}).get("decoupled", False))
+        self._max_rows = int(model.get("max_batch_size", 0))
         self._service = EmbeddingService(config, streaming=self._streaming, gpu_index=protocol.read_gpu_index(args))
         protocol.forget_start()
 
     def execute(self, requests: list[Any]) -> None:
-        """Queue each request; returns once all are queued, which blocks while too many tokens wait."""
-        for request in requests:
-            self._submit(request)
+        """Queue each request, then wait for room, which keeps Triton from bringing more to a full engine.
+
+        Where the call is full, more may wait in Triton's queue, which has no limit: then it is not waited for, so that
+        all of it gets here and what is too much is refused.
+        """
+        rows = sum(self._submit(request, may_step=len(requests) == 1) for request in requests)
+        if 2 * rows < self._max_rows:
+            self._service.wait_for_room()
 
     def finalize(self) -> None:
         """Answer what is left and stop the threads."""
         self._service.close()
 
-    def _submit(self, request: Any) -> None:
-        sender = ResponseSender(request.get_response_sender(), with_index=self._streaming)
+    def _submit(self, request: Any, *, may_step: bool) -> int:
+        """Queue one request, or answer it with an error; returns how many rows it has."""
+        sender, rows = ResponseSender(request.get_response_sender(), with_index=self._streaming), 0
         try:
-            self._service.submit(
-                protocol.read_tensor(request, "input_ids"),
-                protocol.read_tensor(request, "attention_mask"),
-                RequestOptions.from_json(request.parameters()),
-                sender,
-            )
+            input_ids = protocol.read_tensor(request, "input_ids")
+            rows = len(input_ids)
+            attention_mask = protocol.read_tensor(request, "attention_mask")
+            options = RequestOptions.from_json(request.parameters())
+            self._service.submit(input_ids, attention_mask, options, sender, may_step=may_step)
         except Exception as error:  # raising out of execute() would fail the other requests of the call too
             sender.send_error(error)
+        return rows
 
 
 class ResponseSender:

@@ -7,6 +7,7 @@ CODES = {
     errors.ConfigError: "INVALID_ARG",
     errors.InputError: "INVALID_ARG",
     errors.OptionError: "INVALID_ARG",
+    errors.OverloadedError: "UNAVAILABLE",
     errors.ShuttingDownError: "UNAVAILABLE",
     errors.NonFiniteError: "INTERNAL",
     errors.DeviceError: "INTERNAL",

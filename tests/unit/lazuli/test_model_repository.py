@@ -116,6 +116,14 @@ def test_an_ensemble_passes_on_what_its_steps_give(ensemble, engine, engine_outp
     assert outputs(ensemble) == expected
 
 
+@pytest.mark.parametrize("model", ["tokenizer", "embedding", "embedding_stream"])
+def test_no_queue_limit_puts_a_batcher_to_sleep(model):
+    """With max_queue_size Triton 24.10 leaves requests that come while the process is busy lying for half a second."""
+    config = read(model)
+    assert config.HasField("dynamic_batching")
+    assert not config.dynamic_batching.HasField("default_queue_policy")
+
+
 @pytest.mark.parametrize(
     ("name", "source"),
     [("embedding", "embedding"), ("embedding_stream", "embedding"), ("tokenizer", "tokenizer")],

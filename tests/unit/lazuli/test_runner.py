@@ -1,5 +1,6 @@
 import logging
 import threading
+import time
 import weakref
 from collections import Counter
 
@@ -87,7 +88,9 @@ def start(engine):
     runners = []
 
     def start(token_budget=64, max_in_flight=2, max_queued_tokens=10_000):
-        scheduler = Scheduler(token_budget=token_budget, max_sequences=16, max_queued_tokens=max_queued_tokens)
+        scheduler = Scheduler(
+            token_budget=token_budget, max_sequences=16, max_queued_tokens=max_queued_tokens, max_waiting_tokens=10**6
+        )
         runners.append(Runner(engine, scheduler, ReplyPool(max_in_flight + 1), max_in_flight))
         return scheduler, runners[-1]
 
@@ -161,7 +164,7 @@ class TestPrepare:
         seen, sender = [], make_sender()
         step = engine.step
         engine.step = lambda batch: seen.append(("step", threading.get_ident())) or step(batch)
-        scheduler = Scheduler(token_budget=64, max_sequences=16, max_queued_tokens=100)
+        scheduler = Scheduler(token_budget=64, max_sequences=16, max_queued_tokens=100, max_waiting_tokens=1000)
         scheduler.submit(make_request(1, sender=sender))
         runner = Runner(engine, scheduler, ReplyPool(2), 1, lambda: seen.append(("prepare", threading.get_ident())))
         assert seen[0][0] == "prepare"
@@ -174,7 +177,7 @@ class TestPrepare:
         def fail():
             raise RuntimeError("no memory")
 
-        scheduler = Scheduler(token_budget=64, max_sequences=16, max_queued_tokens=100)
+        scheduler = Scheduler(token_budget=64, max_sequences=16, max_queued_tokens=100, max_waiting_tokens=1000)
         replies = ReplyPool(2)
         with pytest.raises(RuntimeError, match="no memory"):
             Runner(engine, scheduler, replies, 1, fail)
@@ -468,9 +471,7 @@ class TestClose:
         with pytest.raises(ShuttingDownError):
             scheduler.submit(make_request(1))
 
-    def test_requests_that_wait_for_admission_are_refused_and_the_rest_answered(
-        self, start, engine, make_request, make_sender
-    ):
+    def test_requests_that_come_meanwhile_are_refused_or_answered(self, start, engine, make_request, make_sender):
         scheduler, runner = start(token_budget=1, max_in_flight=1, max_queued_tokens=1)
         engine.gate.clear()
         senders = [make_sender() for _ in range(12)]
@@ -490,9 +491,13 @@ class TestClose:
         closing.start()
         for thread in threads:
             thread.join(PATIENCE_S)
+        late = make_sender()
+        while not scheduler._closed:
+            time.sleep(0.001)
+        submit(late)
+        assert late in refused
         engine.gate.set()
         closing.join(PATIENCE_S)
         answered = [sender for sender in senders if sender.ended]
-        assert len(answered) + len(refused) == 12
+        assert len(answered) + len(refused) == 13
         assert not set(map(id, answered)) & set(map(id, refused))
-        assert refused

@@ -3,14 +3,19 @@ from collections import Counter
 
 import pytest
 
-from lazuli.errors import DeviceError, ShuttingDownError
+from lazuli.errors import DeviceError, OverloadedError, ShuttingDownError
 from lazuli.scheduler import Scheduler
 
 PATIENCE_S = 10.0
 
 
-def make(token_budget=10, max_sequences=100, max_queued_tokens=1000):
-    return Scheduler(token_budget=token_budget, max_sequences=max_sequences, max_queued_tokens=max_queued_tokens)
+def make(token_budget=10, max_sequences=100, max_queued_tokens=1000, max_waiting_tokens=10_000_000):
+    return Scheduler(
+        token_budget=token_budget,
+        max_sequences=max_sequences,
+        max_queued_tokens=max_queued_tokens,
+        max_waiting_tokens=max_waiting_tokens,
+    )
 
 
 def lengths(batch):
@@ -155,7 +160,8 @@ class TestFailedRequests:
         failed = make_request(4)
         scheduler.submit(failed)
         failed.fail(DeviceError("why"))
-        blocked = Waiter(scheduler.submit, make_request(2, tag=9))
+        scheduler.submit(make_request(2, tag=9))
+        blocked = Waiter(scheduler.wait_for_room)
         wait_until_blocked(scheduler._not_full)
         assert tags(scheduler.next_batch()) == [9]
         assert blocked.wait().error is None
@@ -170,32 +176,34 @@ class TestFailedRequests:
 
 
 class TestAdmission:
-    def test_it_blocks_until_there_is_room(self, make_request):
+    def test_who_waits_for_room_goes_on_once_there_is_some(self, make_request):
         scheduler = make(token_budget=4, max_queued_tokens=8)
         scheduler.submit(make_request(4, 4))
-        blocked = Waiter(scheduler.submit, make_request(1, tag=2))
+        blocked = Waiter(scheduler.wait_for_room)
         wait_until_blocked(scheduler._not_full)
         assert not blocked.ended.is_set()
-        assert scheduler.queued_tokens == 8
         scheduler.next_batch()
         assert blocked.wait().error is None
-        assert scheduler.queued_tokens == 5
 
-    def test_below_the_limit_a_request_of_any_size_enters(self, make_request):
-        scheduler = make(max_queued_tokens=8)
+    def test_at_the_limit_requests_are_refused_until_some_were_taken(self, make_request):
+        scheduler = make(token_budget=4, max_queued_tokens=1, max_waiting_tokens=8)
         scheduler.submit(make_request(7))
         scheduler.submit(make_request(100))
+        with pytest.raises(OverloadedError, match="Exceeds maximum queue size: 107 tokens wait, and at 8 no further"):
+            scheduler.submit(make_request(1))
         assert scheduler.queued_tokens == 107
+        scheduler.next_batch()
+        scheduler.next_batch()
+        scheduler.submit(make_request(1))
+        assert scheduler.queued_tokens == 1
 
-    def test_close_unblocks_with_an_error(self, make_request):
+    def test_close_lets_go_who_waits_for_room(self, make_request):
         scheduler = make(max_queued_tokens=1)
         scheduler.submit(make_request(1))
-        blocked = [Waiter(scheduler.submit, make_request(1)) for _ in range(3)]
+        blocked = [Waiter(scheduler.wait_for_room) for _ in range(3)]
         wait_until_blocked(scheduler._not_full)
         scheduler.close()
-        for waiter in blocked:
-            assert isinstance(waiter.wait().error, ShuttingDownError)
-        assert scheduler.queued_tokens == 1
+        assert [waiter.wait().error for waiter in blocked] == [None] * 3
 
     def test_after_close_nothing_enters(self, make_request):
         scheduler = make()

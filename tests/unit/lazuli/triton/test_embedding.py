@@ -84,7 +84,7 @@ def test_a_bad_request_gets_one_final_error_and_the_others_their_answer(start, p
 def test_an_unexpected_error_is_an_answer_too(start, pb_utils, monkeypatch):
     model = start()
 
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise KeyError("odd")
 
     monkeypatch.setattr(model._service, "submit", fail)
@@ -93,6 +93,42 @@ def test_an_unexpected_error_is_an_answer_too(start, pb_utils, monkeypatch):
     sender = request.wait()
     assert sender.responses[0].error.code == pb_utils.TritonError.INTERNAL
     assert sender.responses[0].error.message() == "unexpected KeyError: 'odd'"
+
+
+@pytest.mark.parametrize(("num_requests", "may_step"), [(1, True), (2, False)])
+def test_only_a_request_that_came_alone_may_be_stepped_at_once(start, pb_utils, monkeypatch, num_requests, may_step):
+    model, seen = start(), []
+    submit = model._service.submit
+    monkeypatch.setattr(
+        model._service, "submit", lambda *args, may_step: seen.append(may_step) or submit(*args, may_step=may_step)
+    )
+    requests = [ask(pb_utils, 2) for _ in range(num_requests)]
+    model.execute(requests)
+    for request in requests:
+        assert request.wait().flags == [1]
+    assert seen == [may_step] * num_requests
+
+
+@pytest.mark.parametrize(("rows", "waits"), [(1, True), (511, True), (512, False), (1024, False)])
+def test_room_is_waited_for_unless_more_may_wait_in_tritons_queue(start, pb_utils, monkeypatch, rows, waits):
+    model, waited = start(), []
+    model._max_rows = 1024
+    monkeypatch.setattr(model._service, "wait_for_room", lambda: waited.append(True))
+    monkeypatch.setattr(model._service, "submit", lambda *args, may_step: None)
+    model.execute([ask(pb_utils, *[1] * rows)])
+    assert waited == [True] * waits
+
+
+def test_too_much_is_refused_as_unavailable(start, pb_utils, monkeypatch):
+    model = start(token_budget="4", max_queued_tokens="1", max_waiting_tokens="4")
+    monkeypatch.setattr(model._service, "wait_for_room", lambda: None)
+    requests = [ask(pb_utils, *[4] * 8) for _ in range(40)]
+    model.execute(requests)
+    codes = []
+    for request in requests:
+        error = request.wait().responses[0].error
+        codes.append(None if error is None else error.code)
+    assert set(codes) == {None, pb_utils.TritonError.UNAVAILABLE}
 
 
 def test_options_reach_the_engine(start, pb_utils):

@@ -1,3 +1,4 @@
+import gc
 import json
 import logging
 
@@ -20,6 +21,13 @@ def test_parameters(protocol, arguments):
 @pytest.mark.parametrize(("kind", "device_id", "expected"), [("CPU", "0", None), ("GPU", "0", 0), ("GPU", "3", 3)])
 def test_the_gpu_of_the_instance(protocol, arguments, kind, device_id, expected):
     assert protocol.read_gpu_index(arguments(kind=kind, device_id=device_id)) == expected
+
+
+def test_what_was_loaded_is_no_matter_of_the_garbage_collector(protocol):
+    gc.unfreeze()
+    protocol.forget_start()
+    assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
 
 
 def test_a_tensor(protocol, pb_utils):

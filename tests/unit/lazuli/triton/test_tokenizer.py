@@ -1,4 +1,5 @@
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ def environment(monkeypatch):
 @pytest.fixture
 def model(load, arguments):
     model = load("tokenizer").TritonPythonModel()
-    model.initialize(arguments(checkpoint="all-MiniLM-L6-v2", max_seq_length="8"))
+    model.initialize(arguments(checkpoint="all-MiniLM-L6-v2", max_seq_length="8", threads="2"))
     return model
 
 
@@ -65,6 +66,22 @@ def test_a_bad_request_does_not_touch_the_others(model, pb_utils):
     expected += ["text: there is no text", "prompt_name: 'q' is not known"]
     assert all(message.startswith(start) for message, start in zip(messages[1:-1], expected, strict=True))
     assert {response.error.code for response in responses[1:-1]} == {pb_utils.TritonError.INVALID_ARG}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_requests_of_a_call_are_answered_at_the_same_time_and_a_single_one_at_once(model, pb_utils, monkeypatch, count):
+    tokenize, together, seen = model._tokenizer.tokenize, threading.Barrier(count), []
+
+    def meet(values, options):
+        together.wait(timeout=10)
+        seen.append(threading.current_thread())
+        return tokenize(values, options)
+
+    monkeypatch.setattr(model._tokenizer, "tokenize", meet)
+    responses = model.execute([pb_utils.Request(text=texts(b"hello"))] * count)
+    assert [response.tensors["input_ids"].tolist() for response in responses] == [[[101, 7592, 102]]] * count
+    assert len(set(seen)) == count
+    assert (threading.current_thread() in seen) == (count == 1)
 
 
 def test_nor_does_one_that_fails_unexpectedly(model, pb_utils, monkeypatch):
