@@ -27,8 +27,8 @@ import torch.nn.functional as F  # noqa: N812
 from lazuli import fused_linear
 from lazuli.kernels import silu_multiply
 from lazuli.layers.stream import Stream
-from lazuli.triton_kernels.linear import Tiling
 from lazuli.triton_kernels.matmul import Blocks, matmul
+from lazuli.triton_kernels.products import Tiling
 
 _FEW = (16, 32, 64, 128, 192, 256)
 _MANY = (512, 1024, 2560, 4096, 12800, 25600)

@@ -14,6 +14,7 @@ import triton
 from lazuli.layers.stream import Stream
 from lazuli.linear_tiling import choose_tiling
 from lazuli.triton_kernels import linear as kernels
+from lazuli.triton_kernels.products import Tiling
 
 # Programmatic dependent launch exists from Hopper on.
 _EARLY_FROM = (9, 0)
@@ -207,7 +208,7 @@ def layer_norm_linear(
 def _launch(
     kernel: Any,
     grid: tuple[int, int],
-    tiling: kernels.Tiling,
+    tiling: Tiling,
     size: int,
     tensors: list[torch.Tensor],
     numbers: list[float],

@@ -7,8 +7,8 @@ import json
 from functools import cache
 from importlib.resources import files
 
-from lazuli.triton_kernels.linear import Tiling
 from lazuli.triton_kernels.matmul import Blocks
+from lazuli.triton_kernels.products import Tiling
 
 _Key = tuple[str, int, int]
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("triton")
 
 from lazuli.linear_tiling import choose_blocks, choose_tiling
-from lazuli.triton_kernels.linear import Tiling
+from lazuli.triton_kernels.products import Tiling
 
 HOPPER, SMALL = 232_448, 101_376  # bytes of shared memory: an H200, an L4
 ENTRIES = json.loads((files("lazuli") / "linear_tilings.json").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 from lazuli import fused_linear
 from lazuli.fused_linear import Workspace
 from lazuli.layers.stream import Stream
-from lazuli.triton_kernels.linear import Tiling
+from lazuli.triton_kernels.products import Tiling
 from lazuli.triton_kernels.rows import embed, finish_layer_norm
 
 ON_GPU = torch.cuda.is_available()
