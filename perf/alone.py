@@ -4,13 +4,14 @@ Takes the checkpoint and lengths; returns the time of each call on one text. Wha
 """
 
 import multiprocessing
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+
+from waiter import Waiter
 
 _WARM_UP = 20
 Samples = list[float]
@@ -80,7 +81,7 @@ def _measure(
             service.engine.embed_ids([rows[number % len(rows)][0][0]])
 
         def ask_service(number: int, rows: Sequence[tuple[np.ndarray, np.ndarray]] = rows) -> None:
-            waiter = _Waiter()
+            waiter = Waiter()
             service.submit(*rows[number % len(rows)], options, waiter, may_step=True)
             waiter.wait()
 
@@ -92,23 +93,3 @@ def _measure(
         alone.tokenizer[length] = timed(tokenize, repeats)
     service.close()
     return alone
-
-
-class _Waiter:
-    """A sender that is waited on."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._error: Exception | None = None
-
-    def send(self, part: object, *, final: bool) -> None:
-        self._done.set()
-
-    def send_error(self, error: Exception) -> None:
-        self._error = error
-        self._done.set()
-
-    def wait(self) -> None:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error

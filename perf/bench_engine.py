@@ -9,7 +9,6 @@ threads included), and on a GPU `captures` (one query at a time while graphs of 
 
 import argparse
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,35 +21,14 @@ import lazuli
 from lazuli.batch import RaggedBatch
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig
 from lazuli.engine import Engine
-from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions
-from lazuli.request import EmbeddingPart
 from lazuli.service import EmbeddingService
 from measurement import Measurement, write
+from waiter import Waiter
 
 _WARM_UP = 5  # eager, capture, and some replays
 _CLIENTS = 4
 _TEXTS_A_CLIENT = 100
-
-
-class _Waiter:
-    """A sender that a client waits on."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._error: LazuliError | None = None
-
-    def send(self, part: EmbeddingPart, *, final: bool) -> None:
-        self._done.set()
-
-    def send_error(self, error: LazuliError) -> None:
-        self._error = error
-        self._done.set()
-
-    def wait(self) -> None:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
 
 
 def measure_batches(engine: Engine, length: int, batch: int, repeats: int) -> list[float]:
@@ -76,7 +54,7 @@ def measure_clients(service: EmbeddingService, length: int, rounds: int) -> tupl
         samples = []
         for _ in range(rounds):
             ids = rng.integers(service.engine.limits.vocab_size, size=(_TEXTS_A_CLIENT, length), dtype=np.int32)
-            waiter, start = _Waiter(), time.perf_counter()
+            waiter, start = Waiter(), time.perf_counter()
             service.submit(ids, np.ones_like(ids, dtype=np.int8), RequestOptions(), waiter)
             waiter.wait()
             samples.append((time.perf_counter() - start) * 1e3)
@@ -109,7 +87,7 @@ def measure_while_capturing(config: EngineConfig, length: int, queries: int) -> 
 def _ask(service: EmbeddingService, length: int, rng: np.random.Generator) -> float:
     """Time of one query in ms."""
     ids = rng.integers(service.engine.limits.vocab_size, size=(1, length), dtype=np.int32)
-    waiter, start = _Waiter(), time.perf_counter()
+    waiter, start = Waiter(), time.perf_counter()
     service.submit(ids, np.ones_like(ids, dtype=np.int8), RequestOptions(), waiter, may_step=True)
     waiter.wait()
     return (time.perf_counter() - start) * 1e3

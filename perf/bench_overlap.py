@@ -25,11 +25,10 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import lazuli
 from lazuli.batch import RaggedBatch
 from lazuli.config import EngineConfig
-from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions
-from lazuli.request import EmbeddingPart
 from lazuli.service import EmbeddingService
 from measurement import RESULTS, Measurement, write
+from waiter import Waiter
 
 _WARM_UP_S = 3.0
 _RECORDED_S = {"documents": 1.5, "queries": 0.25}
@@ -39,26 +38,6 @@ _KEPT_EVENTS = 20_000
 _STEP, _PACK = "lazuli.step", "lazuli.pack"
 
 _Span = tuple[float, float]
-
-
-class _Waiter:
-    """A sender that a client waits on."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._error: LazuliError | None = None
-
-    def send(self, part: EmbeddingPart, *, final: bool) -> None:
-        self._done.set()
-
-    def send_error(self, error: LazuliError) -> None:
-        self._error = error
-        self._done.set()
-
-    def wait(self) -> None:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
 
 
 class _Load:
@@ -91,7 +70,7 @@ class _Load:
             lengths = self._make_lengths(rng)
             mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
             ids = rng.integers(self._service.engine.limits.vocab_size, size=mask.shape, dtype=np.int32)
-            waiter, start = _Waiter(), time.perf_counter()
+            waiter, start = Waiter(), time.perf_counter()
             self._service.submit(ids, mask.astype(np.int8), RequestOptions(), waiter)
             waiter.wait()
             self.samples_ms.append((time.perf_counter() - start) * 1e3)

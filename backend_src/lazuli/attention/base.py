@@ -130,3 +130,12 @@ class AttentionBackend(ABC):
         Returns:
             [T, H, head_dim]. Rows from cu_seqlens[-1] on hold anything. Valid until the next call.
         """
+
+
+def why_not_half_on_gpu(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why a backend for 16-bit numbers on a GPU cannot be used here, or None if it can."""
+    if device.type != "cuda":
+        return "it needs a GPU"
+    if dtype not in (torch.float16, torch.bfloat16):
+        return f"it computes in bfloat16 or float16, not in {dtype}"
+    return None

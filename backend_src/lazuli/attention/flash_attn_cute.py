@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import torch
 
-from lazuli.attention.base import AttentionBackend, AttentionMetadata, AttentionShape
+from lazuli.attention.base import AttentionBackend, AttentionMetadata, AttentionShape, why_not_half_on_gpu
 from lazuli.attention.finite_output import FiniteOutput
 
 _PACKAGES = ("flash-attn-4", "nvidia-cutlass-dsl", "quack-kernels", "apache-tvm-ffi")
@@ -30,10 +30,9 @@ class FlashAttnCuteAttention(AttentionBackend):
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
         """Needs a new GPU, 16-bit numbers, a head dimension that is a multiple of 8, and the package."""
-        if device.type != "cuda":
-            return "it needs a GPU"
-        if dtype not in (torch.float16, torch.bfloat16):
-            return f"it computes in bfloat16 or float16, not in {dtype}"
+        reason = why_not_half_on_gpu(device, dtype)
+        if reason is not None:
+            return reason
         return _why_no_package() or _why_not_gpu(torch.cuda.get_device_capability(device), head_dim)
 
     @classmethod

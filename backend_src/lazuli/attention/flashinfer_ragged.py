@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
-from lazuli.attention.base import AttentionBackend, AttentionMetadata, AttentionShape
+from lazuli.attention.base import AttentionBackend, AttentionMetadata, AttentionShape, why_not_half_on_gpu
 from lazuli.attention.finite_output import FiniteOutput
 from lazuli.attention.pinned_ring import PinnedRing
 
@@ -48,10 +48,9 @@ class _FlashInferAttention(AttentionBackend):
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
         """Needs a GPU, 16-bit numbers, one of three head dimensions, and the package."""
-        if device.type != "cuda":
-            return "it needs a GPU"
-        if dtype not in (torch.float16, torch.bfloat16):
-            return f"it computes in bfloat16 or float16, not in {dtype}"
+        reason = why_not_half_on_gpu(device, dtype)
+        if reason is not None:
+            return reason
         if head_dim not in _HEAD_DIMS:
             return f"head_dim must be 64, 128 or 256, not {head_dim}"
         return _why_no_package() or cls._why_not_gpu(torch.cuda.get_device_capability(device))

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from lazuli.attention.base import AttentionBackend, AttentionMetadata
+from lazuli.attention.base import AttentionBackend, AttentionMetadata, why_not_half_on_gpu
 
 
 class TorchVarlenAttention(AttentionBackend):
@@ -22,10 +22,9 @@ class TorchVarlenAttention(AttentionBackend):
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
         """Needs a GPU, 16-bit numbers and a head dimension that is a multiple of 8, up to 256."""
-        if device.type != "cuda":
-            return "it needs a GPU"
-        if dtype not in (torch.float16, torch.bfloat16):
-            return f"it computes in bfloat16 or float16, not in {dtype}"
+        reason = why_not_half_on_gpu(device, dtype)
+        if reason is not None:
+            return reason
         if head_dim % 8 or head_dim > 256:
             return f"head_dim must be a multiple of 8 up to 256, not {head_dim}"
         return None

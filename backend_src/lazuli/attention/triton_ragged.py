@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from lazuli.attention.base import AttentionBackend, AttentionMetadata
+from lazuli.attention.base import AttentionBackend, AttentionMetadata, why_not_half_on_gpu
 
 # Whether launches overlap with the end of the kernel before (programmatic dependent launch). `cu_seqlens` is read
 # before that kernel has ended: nothing but what precedes it may write the layout.
@@ -74,14 +74,13 @@ class TritonAttention(AttentionBackend):
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
         """Needs a GPU, 16-bit numbers and a head dimension that is a power of two, from 16 to 256."""
-        if device.type != "cuda":
-            return "it needs a GPU"
+        reason = why_not_half_on_gpu(device, dtype)
+        if reason is not None:
+            return reason
         if importlib.util.find_spec("triton") is None:
             return "the package triton is not installed"
         if torch.cuda.is_available() and torch.cuda.get_device_capability(device) < (8, 0):
             return "it needs compute capability 8.0 or later"
-        if dtype not in (torch.float16, torch.bfloat16):
-            return f"it computes in bfloat16 or float16, not in {dtype}"
         if head_dim not in (16, 32, 64, 128, 256):
             return f"head_dim must be a power of two from 16 to 256, not {head_dim}"
         return None
