@@ -93,8 +93,7 @@ class CudaStepper:
         """Run larger batches eagerly from now on. Graphs so far are given up, with the memory of the larger ones."""
         self.graphs.limit(max_tokens)
         self._recorder.renew_pool()
-        if self._input_buffer.is_on_gpu:
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
 
     def time_eager(self, bucket: Bucket) -> float:
         """Seconds of one of several eager runs queued behind each other."""

@@ -24,11 +24,10 @@ class InputBuffer:
     def __init__(self, max_tokens: int, max_sequences: int, device: torch.device) -> None:
         """Allocate for the largest batch or bucket; pinned memory only on a GPU."""
         num_inputs = count_inputs(max_tokens, max_sequences)
-        self.is_on_gpu = device.type == "cuda"
         self._device_buffer = torch.zeros(num_inputs, dtype=torch.int32, device=device)
         # Making them anew takes 10 us, and buckets come again and again.
         self._views = lru_cache(_REMEMBERED)(self._make_views)
-        self.staging_pool = PinnedPool((num_inputs,), torch.int32, pin_memory=self.is_on_gpu)
+        self.staging_pool = PinnedPool((num_inputs,), torch.int32, pin_memory=device.type == "cuda")
 
     def upload(self, batch: RaggedBatch, sizes: Bucket, staging: torch.Tensor) -> None:
         """Lay the batch out in pinned memory as it lies on the device, and queue one copy.

@@ -45,7 +45,7 @@ class PinnedPool:
     """Page-locked host buffers of one shape, used again and again: allocating one synchronises the device."""
 
     def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, *, pin_memory: bool = True) -> None:
-        """Make an empty pool; buffers are allocated when first needed.
+        """Make an empty pool; buffers are allocated, zeroed, when all others are in use.
 
         Args:
             shape: Of each buffer.
@@ -67,11 +67,12 @@ class PinnedPool:
     def take(self) -> torch.Tensor:
         """A buffer that nobody else holds until it is given back."""
         with self._lock:
-            while self._lent and self._lent[0][0].query():
-                self._free.append(self._lent.pop(0)[1])
+            # Of those that the device may still read, the oldest is free first.
+            if self._lent and self._lent[0][0].query():
+                return self._lent.pop(0)[1]
             if self._free:
                 return self._free.pop()
-        return torch.empty(self._shape, dtype=self._dtype, pin_memory=self._pin_memory)
+        return torch.zeros(self._shape, dtype=self._dtype, pin_memory=self._pin_memory)
 
     def give_back(self, buffer: torch.Tensor) -> None:
         """Return a buffer that the device no longer reads or writes."""
@@ -80,9 +81,6 @@ class PinnedPool:
 
     def give_back_after(self, buffer: torch.Tensor) -> None:
         """Return a buffer that the device may read until it has done what the current stream holds."""
-        if not self._pin_memory:
-            self.give_back(buffer)
-            return
         event = torch.cuda.Event()
         event.record()
         with self._lock:

@@ -21,7 +21,7 @@ import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata, AttentionShape, why_not_half_on_gpu
 from lazuli.attention.finite_output import FiniteOutput
-from lazuli.attention.pinned_ring import PinnedRing
+from lazuli.lazy_tensor import PinnedPool
 
 _VERSION = "0.6.11"
 # For 32 heads, 1024 sequences and 128 Ki tokens; FlashInfer raises an error if it does not suffice.
@@ -73,24 +73,23 @@ class _FlashInferAttention(AttentionBackend):
         # `build_and_load` would ask ninja whether anything has changed, which takes a second.
         compiled = specification.is_compiled
         module = specification.load(specification.get_library_path()) if compiled else specification.build_and_load()
-        ring = PinnedRing(_WORKSPACE_BYTES)
-        return cls(shape, module, ring, device, dtype)
+        return cls(shape, module, PinnedPool((_WORKSPACE_BYTES,), torch.uint8), device, dtype)
 
     def __init__(
-        self, shape: AttentionShape, module: Any, ring: PinnedRing, device: torch.device, dtype: torch.dtype
+        self, shape: AttentionShape, module: Any, pool: PinnedPool, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Allocate the workspace.
 
         Args:
             shape: Of the model.
             module: The compiled functions `plan` and `ragged_run`.
-            ring: Pinned buffers of the size of the workspace.
+            pool: Pinned buffers of the size of the workspace.
             device: The GPU.
             dtype: Of queries, keys and values.
         """
         self._shape = shape
         self._module = module
-        self._ring = ring
+        self._pool = pool
         self._scale = 1 / math.sqrt(shape.head_dim)
         self._workspace = torch.zeros(_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
         # Parts of split keys would be summed up there; splitting is switched off.
@@ -105,14 +104,16 @@ class _FlashInferAttention(AttentionBackend):
         assert len(cu_seqlens) == sequences + 1, "the layout must be padded on the host as on the device"
         on_host, lengths = torch.from_numpy(cu_seqlens), torch.from_numpy(np.diff(cu_seqlens))
         self._output.prepare(int(cu_seqlens[-1]), tokens)
-        staging, copied = self._ring.take()
+        staging = self._pool.take()
         self._clear(staging, tokens, sequences)
         workspaces = (self._no_workspace, self._workspace, staging)
         shape = self._shape
         sizes = (tokens, sequences, shape.num_heads, shape.num_kv_heads, _PAGE_SIZE, _FOR_GRAPHS)
         heads = (shape.head_dim, shape.head_dim, shape.causal, _NO_WINDOW)
-        schedule = self._module.plan(*workspaces, on_host, on_host, lengths, *sizes, *heads, *self._plan_options())
-        copied.record()
+        try:
+            schedule = self._module.plan(*workspaces, on_host, on_host, lengths, *sizes, *heads, *self._plan_options())
+        finally:
+            self._pool.give_back_after(staging)
         self._planned = metadata, schedule
 
     def forward(

@@ -93,6 +93,58 @@ class FakeEvent:
             raise self.failure
 
 
+class TestUnderWay:
+    """Buffers that the device may still read."""
+
+    @pytest.fixture
+    def events(self, monkeypatch):
+        """One for each buffer that was lent, in order."""
+        made = []
+
+        class Event:
+            def __init__(self):
+                made.append(self)
+                self.done = True
+
+            def record(self):
+                self.done = False
+
+            def query(self):
+                return self.done
+
+        monkeypatch.setattr(lazy_tensor.torch.cuda, "Event", Event)
+        return made
+
+    @pytest.fixture
+    def lend(self):
+        pool = PinnedPool((16,), torch.uint8, pin_memory=False)
+
+        def lend():
+            buffer = pool.take()
+            pool.give_back_after(buffer)
+            return buffer.data_ptr()
+
+        return lend
+
+    def test_such_a_buffer_is_not_given_out(self, events, lend):
+        assert len({lend(), lend()}) == 2
+
+    def test_a_copied_buffer_is_used_again_the_oldest_first(self, events, lend):
+        first, second = lend(), lend()
+        events[0].done = events[1].done = True
+        assert [lend(), lend()] == [first, second]
+
+    def test_one_copy_at_a_time_needs_one_buffer(self, events, lend):
+        used = set()
+        for number in range(5):
+            used.add(lend())
+            events[number].done = True
+        assert len(used) == 1
+
+    def test_it_is_zeroed_and_of_the_size(self):
+        assert PinnedPool((16,), torch.uint8, pin_memory=False).take().tolist() == [0] * 16
+
+
 class TestCudaTensor:
     @pytest.fixture(autouse=True)
     def fake_event(self, monkeypatch):

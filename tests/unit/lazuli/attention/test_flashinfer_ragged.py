@@ -5,7 +5,7 @@ import torch
 from lazuli.attention import flashinfer_ragged
 from lazuli.attention.base import AttentionMetadata, AttentionShape
 from lazuli.attention.flashinfer_ragged import FlashInferFa2Attention, FlashInferFa3Attention
-from lazuli.attention.pinned_ring import PinnedRing
+from lazuli.lazy_tensor import PinnedPool
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SHAPE = AttentionShape(4, 2, 64, causal=True, num_layers=1)
@@ -14,14 +14,21 @@ WORKSPACE_BYTES = 4 << 20
 
 
 class Event:
-    def __init__(self):
-        self.recorded = 0
+    """Of a copy that is never over, unless a test says so."""
+
+    recorded = 0
+    done = False
 
     def record(self):
         self.recorded += 1
 
     def query(self):
-        return False
+        return self.done
+
+
+@pytest.fixture(autouse=True)
+def event(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "Event", Event)
 
 
 class Module:
@@ -40,8 +47,8 @@ class Module:
 
 
 def make_backend(backend):
-    module, ring = Module(), PinnedRing(WORKSPACE_BYTES, pin_memory=False, make_event=Event)
-    return backend(SHAPE, module, ring, CPU, torch.bfloat16), module, ring
+    module, pool = Module(), PinnedPool((WORKSPACE_BYTES,), torch.uint8, pin_memory=False)
+    return backend(SHAPE, module, pool, CPU, torch.bfloat16), module, pool
 
 
 def padded_batch():
@@ -84,11 +91,11 @@ class TestCalls:
         assert len(options) == (13 if backend is FlashInferFa2Attention else 8)
 
     def test_no_pinned_buffer_is_filled_while_it_is_copied(self, backend):
-        attention, module, ring = make_backend(backend)
+        attention, module, pool = make_backend(backend)
         for _ in range(3):
             attention.plan(padded_batch())
-        assert len({plan[2].data_ptr() for plan in module.plans}) == len(ring) == 3
-        assert [event.recorded for _, event in ring._used] == [1, 1, 1]
+        assert len({plan[2].data_ptr() for plan in module.plans}) == len(pool._lent) == 3
+        assert [event.recorded for event, _ in pool._lent] == [1, 1, 1]
 
     def test_forward_without_the_plan_of_its_batch_is_refused(self, backend):
         attention, _, _ = make_backend(backend)
@@ -113,15 +120,16 @@ class TestCalls:
         assert not attention.forward(*heads(), batch)[8:].any()
 
 
-def test_fa2_clears_what_an_earlier_plan_left_where_tiles_are_listed():
-    attention, module, ring = make_backend(FlashInferFa2Attention)
-    ring._make_event = lambda: type("Done", (Event,), {"query": lambda self: True})()
+def test_fa2_clears_what_an_earlier_plan_left_where_tiles_are_listed(monkeypatch):
+    monkeypatch.setattr(Event, "done", True)
+    attention, module, pool = make_backend(FlashInferFa2Attention)
     seen = []
     fill = module.plan
     module.plan = lambda *arguments: (seen.append(arguments[2].clone()), fill(*arguments))[1]
     for _ in range(2):
         attention.plan(padded_batch())
-    assert len(ring) == 1
+    assert len(pool._lent) == 1
+    assert not pool._free
     tiles = 16 * 2 // 16 + 4
     assert not seen[1][: 3 * 4 * tiles].any()
     assert seen[1][-1] == 255
