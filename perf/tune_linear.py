@@ -57,7 +57,11 @@ LAYERS = (
     Layer("layer_norm_linear", 4096, 1024, 24),
     Layer("linear_add", 1024, 4096, 24),
 )
-ACTIVATED = (Layer("silu_multiply", 6144, 1024, 28), Layer("gelu", 4096, 1024, 24))
+ACTIVATED = (
+    Layer("silu_multiply", 6144, 1024, 28),
+    Layer("gelu", 4096, 1024, 24),
+    Layer("gelu", 1536, 384, 6),
+)
 
 
 def tilings(layer: Layer, num_tokens: int) -> Iterator[Tiling]:
@@ -92,6 +96,7 @@ def all_blocks() -> Iterator[Blocks]:
     yield Blocks(64, 256, 64, 4, 2, 2)
     yield Blocks(64, 128, 64, 4, 3, 2)
     yield Blocks(128, 128, 64, 4, 4, 1)
+    yield Blocks(256, 128, 64, 8, 3, 1)
 
 
 def caller(layer: Layer, num_tokens: int, device: str = "cuda") -> Callable[[int, Any], torch.Tensor]:

@@ -7,8 +7,11 @@ static buffer, where graphs expect them; being on one stream, the next batch can
 
 import logging
 import os
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -25,10 +28,12 @@ _log = logging.getLogger(__name__)
 _CORES_TO_SPIN = 8
 _PINNED_BUFFERS = 4
 _TIMED_RUNS = 3
+# A thread that wants the interpreter gets it after so long, in place of 5 ms.
+_SWITCH_S = 1e-4
 
 
 class CudaStepper:
-    """Runs batches on one GPU. For one thread."""
+    """Runs batches on one GPU. For one thread at a time, the one that holds the turn."""
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class CudaStepper:
         graphs: GraphCache[CapturedGraph],
         max_tokens: int,
         max_sequences: int,
+        turn: threading.Lock,
     ) -> None:
         """Allocate the static buffers.
 
@@ -46,6 +52,7 @@ class CudaStepper:
             graphs: Decides which batches run as graphs.
             max_tokens: Most tokens of any batch or bucket.
             max_sequences: Most sequences of any batch or bucket.
+            turn: Held by whoever calls; a capture that gives way lets it go for a while.
         """
         # Products that are split along K would add their parts in bfloat16, and only for some numbers of tokens: a text
         # alone and in a batch would differ by that.
@@ -53,6 +60,7 @@ class CudaStepper:
         # A batch in flight has one thread waiting for it: with cores to spare it may spin.
         self._spin = len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN
         self._encoder = encoder
+        self._turn = turn
         self.graphs = graphs
         self._recorder = GraphRecorder(encoder, device)
         self._stream = torch.cuda.Stream(device)
@@ -72,14 +80,23 @@ class CudaStepper:
             self.graphs.count(action)
         return self._queue(batch, sizes, self._replay if action is Action.REPLAY else self._run)
 
-    def capture(self, bucket: Bucket) -> bool:
-        """Make the graph of a bucket. Work in flight is not waited for, unless the capture fails."""
+    def capture(self, bucket: Bucket, *, give_way: bool = False) -> bool:
+        """Make the graph of a bucket. Work in flight is not waited for, unless the capture fails.
+
+        Args:
+            bucket: Which one.
+            give_way: Whether other threads may step meanwhile, and nothing is queued on the device. They must not
+                capture: whoever calls sees to that.
+
+        Returns:
+            Whether there is a graph now.
+        """
         if not self.graphs.fits(self._recorder.expected_pool_bytes(bucket.num_tokens)):
             _log.warning("a graph of %s would take more than graph_memory_mb; such batches run eagerly", bucket)
             self.graphs.bar(bucket)
             return False
         start = time.perf_counter()
-        captured = self._try_capture(bucket)
+        captured = self._try_capture(bucket, give_way)
         self.graphs.counters.capture_s += time.perf_counter() - start
         if captured is None:
             self.graphs.bar(bucket)
@@ -144,26 +161,42 @@ class CudaStepper:
         return inputs
 
     @torch.inference_mode()
-    def _try_capture(self, bucket: Bucket) -> CapturedGraph | None:
+    def _try_capture(self, bucket: Bucket, give_way: bool) -> CapturedGraph | None:
         """Capture; if that fails, run the bucket eagerly, which loads whatever it needs, and try once more."""
         with torch.cuda.stream(self._stream):
             for attempt in (1, 2):
                 try:
-                    return self._capture_dummy(bucket)
+                    return self._capture_dummy(bucket, give_way)
                 except Exception:
                     _log.warning("capture %d of %s failed", attempt, bucket, exc_info=True)
                 if attempt == 1 and not self._try_dummy(bucket):
                     break
         return None
 
-    def _capture_dummy(self, bucket: Bucket) -> CapturedGraph:
+    def _capture_dummy(self, bucket: Bucket, give_way: bool) -> CapturedGraph:
         batch, pool = dummy_batch(bucket), self._input_buffer.staging_pool
+        if give_way:
+            inputs = self._plan(batch, bucket)
+            with self._give_way():
+                return self._recorder.capture(inputs, run=False)
         staging = pool.take()
         try:
             self._input_buffer.upload(batch, bucket, staging)
-            return self._recorder.capture(self._plan(batch, bucket))
+            return self._recorder.capture(self._plan(batch, bucket), run=True)
         finally:
             pool.give_back_after(staging)
+
+    @contextmanager
+    def _give_way(self) -> Iterator[None]:
+        """Others may have the turn inside, and the interpreter as soon as they need it."""
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()
+            sys.setswitchinterval(interval)
 
     def _try_dummy(self, bucket: Bucket) -> bool:
         try:

@@ -44,7 +44,7 @@ _FULL_WARM_UP = (16, 32, 64, 128, 512, 4096)
 
 
 class Engine:
-    """Loads a checkpoint; `step` queues one forward pass and is for one thread."""
+    """Loads a checkpoint; `step` queues one forward pass, and several threads may call it."""
 
     def __init__(self, config: EngineConfig, device: torch.device) -> None:
         """Load the model.
@@ -66,7 +66,8 @@ class Engine:
         shape = self._encoder.shape
         self.dimension = shape.hidden_size
         self.limits = TokenLimits(shape.vocab_size, min(shape.max_positions, self.checkpoint.max_positions))
-        # A capture records whatever is launched meanwhile: no batch may be queued then.
+        # Whoever uses the stepper holds the turn. A capture lets it go, so only one may, who took the idle turn before.
+        self._idle_turn = threading.Lock()
         self._turn = threading.Lock()
         self._keeper: GraphKeeper | None = None
         self._stepper = self._make_stepper(config)
@@ -83,7 +84,7 @@ class Engine:
     def warm_up(self) -> None:
         """Run batches of several sizes, so that the first request finds kernels, graphs and buffers ready."""
         if self._keeper is not None:
-            with self._turn:
+            with self._idle_turn, self._turn:
                 self._keeper.start()
         full = [(length,) * (self.token_budget // length) for length in _FULL_WARM_UP]
         for lengths in (*_WARM_UP_LENGTHS, *(full if self._keeper is not None else ())):
@@ -105,7 +106,7 @@ class Engine:
         """
         if self._keeper is None:
             return False
-        with self._turn:
+        with self._idle_turn, self._turn:
             return self._keeper.use_idle_time(quiet=quiet)
 
     @property
@@ -116,7 +117,7 @@ class Engine:
     def close(self) -> None:
         """Remember which graphs were used, for the next start."""
         if self._keeper is not None:
-            with self._turn:
+            with self._idle_turn, self._turn:
                 self._keeper.close()
 
     def embed_ids(self, rows: SequenceOf[np.ndarray], normalize: bool = True) -> np.ndarray:
@@ -152,7 +153,7 @@ class Engine:
             table, capture=capture, max_graphs=config.max_graphs, max_bytes=config.graph_memory_mb << 20
         )
         max_tokens = max(self.token_budget, max_positions, table.max_tokens)
-        stepper = CudaStepper(self._encoder, self.device, graphs, max_tokens, config.max_batch_sequences)
+        stepper = CudaStepper(self._encoder, self.device, graphs, max_tokens, config.max_batch_sequences, self._turn)
         if capture != "off":
             self._keeper = GraphKeeper(
                 stepper,

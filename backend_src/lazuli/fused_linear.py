@@ -14,17 +14,16 @@ import triton
 from lazuli.layers.stream import Stream
 from lazuli.linear_tiling import choose_tiling
 from lazuli.triton_kernels import linear as kernels
+from lazuli.triton_kernels.early import launch_options
 from lazuli.triton_kernels.products import Tiling
 
-# Programmatic dependent launch exists from Hopper on.
-_EARLY_FROM = (9, 0)
 _MOST_SPLITS = 4
 _SMALLEST_BLOCK = 16 * 16
 _MAX_TOKENS = 128  # above, separate kernels around the products of the library are quicker
 
 
 class Workspace:
-    """Where programs that share a result meet, and what GPU it is; one for all layers of a model, on one stream.
+    """Where programs that share a result meet, and what they may use; one for all layers of a model, on one stream.
 
     The counters are zero between kernels: whoever counts last resets its own.
     """
@@ -34,7 +33,7 @@ class Workspace:
         self.max_tokens = max_tokens
         self.partial = torch.empty(_MOST_SPLITS * max_outputs * max_tokens, device=device)
         self.counter = torch.zeros(max_outputs * max_tokens // _SMALLEST_BLOCK, dtype=torch.int32, device=device)
-        self.shared_memory, self.early = _describe(device)
+        self.shared_memory = _read_shared_memory(device)
 
 
 def norm_qkv(
@@ -220,14 +219,13 @@ def _launch(
     assert size % (tiling.splits * tiling.inputs) == 0, "a block would reach into the next row"
     arguments = [*tensors, workspace.partial, workspace.counter, *numbers]
     lines = triton.next_power_of_2(triton.cdiv(size // tiling.splits * 2, 128))
-    options = tiling.options(early=workspace.early)
+    options = tiling.options() | launch_options(tensors[0].device)
     kernel[(*grid, tiling.splits)](*arguments, SIZE=size, LINES=lines, **constants, **options)
 
 
-def _describe(device: torch.device) -> tuple[int, bool]:
-    """Shared memory that a program may use, and whether kernels may start early."""
+def _read_shared_memory(device: torch.device) -> int:
+    """Bytes of it that a program may use."""
     if device.type != "cuda":  # the interpreter
-        return 1 << 30, False
+        return 1 << 30
     index = device.index if device.index is not None else torch.cuda.current_device()
-    shared_memory = triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"]
-    return shared_memory, torch.cuda.get_device_capability(device) >= _EARLY_FROM
+    return int(triton.runtime.driver.active.utils.get_device_properties(index)["max_shared_mem"])

@@ -34,8 +34,8 @@ class Capturer(Protocol):
     def run_dummy(self, bucket: Bucket) -> None:
         """Run a bucket eagerly."""
 
-    def capture(self, bucket: Bucket) -> bool:
-        """Make the graph of a bucket; whether there is one now."""
+    def capture(self, bucket: Bucket, *, give_way: bool = False) -> bool:
+        """Make the graph of a bucket; others may step meanwhile if it gives way. Returns whether there is one now."""
 
     def limit(self, max_tokens: int) -> None:
         """Run larger batches eagerly from now on."""
@@ -48,7 +48,7 @@ class Capturer(Protocol):
 
 
 class GraphKeeper:
-    """Looks after the graphs of one stepper. For the thread that steps."""
+    """Looks after the graphs of one stepper. For one thread, beside which another may step."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class GraphKeeper:
             bucket = graphs.next_waiting(1 if quiet else _LEAST_ASKED_WHEN_BUSY)
         if bucket is not None and (quiet or self._budget.allows()):
             start = self._clock()
-            self._stepper.capture(bucket)
+            self._stepper.capture(bucket, give_way=True)
             self._budget.spend(self._clock() - start)
         elif quiet and self._is_unsaved():
             self.save()

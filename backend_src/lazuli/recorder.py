@@ -1,7 +1,8 @@
 """Captures the whole model as a CUDA graph, and knows what memory that takes.
 
 Takes inputs at static addresses, returns graphs. All of them share one pool of memory: only one runs at a time, so each
-may use what the others use, but for their outputs. Knows nothing of when to capture.
+may use what the others use, but for their outputs. It records on a stream of its own, where nothing ever runs: other
+threads may use the device meanwhile. Knows nothing of when to capture.
 """
 
 from collections.abc import Iterator
@@ -36,20 +37,24 @@ class CapturedGraph:
 
 
 class GraphRecorder:
-    """Captures on one stream."""
+    """Captures, one graph at a time."""
 
     def __init__(self, encoder: Encoder, device: torch.device) -> None:
         """Start with an empty pool."""
         self._encoder = encoder
         self._device = device
+        self._stream = torch.cuda.Stream(device)
         self._bytes_per_token = 0.0
+        self._most_own_bytes = 0
         self.renew_pool()
 
-    def capture(self, inputs: EncoderInputs) -> CapturedGraph:
-        """Record the kernels of a batch on the current stream, and queue one run; work in flight is not waited for.
+    def capture(self, inputs: EncoderInputs, *, run: bool) -> CapturedGraph:
+        """Record the kernels of a batch; work in flight is not waited for.
 
         Args:
-            inputs: Of a batch that was uploaded and planned: the kernels must find what was planned.
+            inputs: Of a batch that was planned.
+            run: Whether to queue a first run on the current stream: it is slower than the others, and takes memory too.
+                The batch must have been uploaded there. Without, that memory is taken to be as much as of others.
 
         Raises:
             Exception: Whatever the model raises, or torch, if the capture was invalidated.
@@ -58,23 +63,27 @@ class GraphRecorder:
         graph = torch.cuda.CUDAGraph()
         # relaxed: neither what other threads do with the device, nor a kernel that is loaded or a workspace that is
         # allocated at its first use, can break the capture.
-        graph.capture_begin(pool=self._pool, capture_error_mode="relaxed")
         try:
-            try:
-                output = self._encoder.encode(inputs)
-            finally:
-                graph.capture_end()  # raises as well if what failed has invalidated the capture
+            with torch.cuda.stream(self._stream):
+                graph.capture_begin(pool=self._pool, capture_error_mode="relaxed")
+                try:
+                    output = self._encoder.encode(inputs)
+                finally:
+                    graph.capture_end()  # raises as well if what failed has invalidated the capture
         except Exception:
             # torch still records to the pool of an invalidated capture, and refuses to begin another there. The graphs
             # of the old pool keep it.
             self._kept_bytes += self._own_pool_bytes
             self._begin_pool()
             raise
-        graph.replay()  # the first run is slower than the others, and takes memory too
+        if run:
+            graph.replay()
         grown = torch.cuda.memory_reserved(self._device) - reserved
         self._own_pool_bytes += grown
-        own = free - torch.cuda.mem_get_info(self._device)[0] - grown
-        return CapturedGraph(graph, output, inputs, own_bytes=max(0, min(own, _MOST_OWN_BYTES)))
+        own = max(0, min(free - torch.cuda.mem_get_info(self._device)[0] - grown, _MOST_OWN_BYTES))
+        if run:
+            self._most_own_bytes = max(self._most_own_bytes, own)
+        return CapturedGraph(graph, output, inputs, own_bytes=own if run else max(own, self._most_own_bytes))
 
     @property
     def pool_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The thread that keeps the device busy.
+"""The threads that keep the device busy, and use the time when it is not.
 
 Takes sequences from the scheduler, packs them and steps the engine; the results go to the reply pool. Knows nothing of
 Triton. It never waits for a result: at most `max_in_flight` batches are on their way, and while they are, requests
@@ -21,7 +21,8 @@ from lazuli.request import EmbedRequest, Sequence
 from lazuli.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
-# A gap this long is worth using; after the longer time another request is unlikely to come within a capture.
+# How often to look whether something that can wait may be done: while there is some, and while there is none. After the
+# longer time without a request, another one is unlikely to come soon.
 _GAP_S = 0.02
 _QUIET_S = 1.0
 
@@ -33,7 +34,7 @@ class Stepper(Protocol):
         """Queue one forward pass; the result is [B, D] float32."""
 
     def use_idle_time(self, *, quiet: bool) -> bool:
-        """Do a piece of what can wait; `quiet`: no request came for a while. Returns whether there is more."""
+        """Do a piece of what can wait, beside steps; `quiet`: no request came for a while. Whether there is more."""
 
 
 class Runner:
@@ -67,6 +68,9 @@ class Runner:
         self._thread = threading.Thread(target=self._run, args=[prepare], name="lazuli-runner", daemon=True)
         self._thread.start()
         self._prepared.result()
+        self._closed = threading.Event()
+        self._idle_thread = threading.Thread(target=self._use_idle_time, name="lazuli-idle", daemon=True)
+        self._idle_thread.start()
 
     def submit(self, request: EmbedRequest, *, may_step: bool = False) -> None:
         """Queue a request.
@@ -94,6 +98,8 @@ class Runner:
 
     def close(self) -> None:
         """Compute and answer everything that is queued, then end."""
+        self._closed.set()
+        self._idle_thread.join()
         self._scheduler.close()
         self._thread.join()
         for _ in range(self._max_in_flight):
@@ -111,30 +117,20 @@ class Runner:
         while True:
             # The slot comes first: until there is one, more sequences can join the batch.
             self._slots.acquire()
-            sequences = self._next_batch()
+            sequences = self._scheduler.next_batch()
             if not sequences:
                 self._slots.release()
                 return
             self._step(sequences)
-            # The device is busy with the batch now.
-            self._use_idle_time(quiet=False)
 
-    def _next_batch(self) -> list[Sequence]:
-        """Wait for work; until there is some, let the engine do what can wait."""
+    def _use_idle_time(self) -> None:
         more = True
-        while True:
-            # Those who step by themselves do not wake this thread, so it looks now and then in any case.
-            sequences = self._scheduler.next_batch(_GAP_S if more else _QUIET_S)
-            if sequences is not None:
-                return sequences
-            more = self._use_idle_time(quiet=time.monotonic() - self._stepped_at >= _QUIET_S)
-
-    def _use_idle_time(self, *, quiet: bool) -> bool:
-        try:
-            return self._engine.use_idle_time(quiet=quiet)
-        except Exception:  # nothing that can wait is worth the thread
-            _log.exception("what was to be done in idle time failed")
-            return False
+        while not self._closed.wait(_GAP_S if more else _QUIET_S):
+            try:
+                more = self._engine.use_idle_time(quiet=time.monotonic() - self._stepped_at >= _QUIET_S)
+            except Exception:  # nothing that can wait is worth the thread
+                _log.exception("what was to be done in idle time failed")
+                more = False
 
     def _step(self, sequences: SequenceOf[Sequence]) -> None:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""

@@ -86,19 +86,15 @@ class Scheduler:
                 return None
             return list(request.sequences)
 
-    def next_batch(self, timeout_s: float | None = None) -> list[Sequence] | None:
+    def next_batch(self) -> list[Sequence]:
         """Wait for work and take the oldest sequences that fit the budget, at least one.
 
-        Args:
-            timeout_s: How long to wait; None is for ever.
-
         Returns:
-            The sequences; an empty list once the scheduler is closed and drained; None if no work came in time.
+            The sequences; an empty list once the scheduler is closed and drained.
         """
         with self._not_empty:
             while True:
-                if not self._not_empty.wait_for(lambda: self._closed or self._waiting, timeout_s):
-                    return None
+                self._not_empty.wait_for(lambda: self._closed or self._waiting)
                 batch = self._take()
                 if batch or (self._closed and not self._waiting):
                     return batch

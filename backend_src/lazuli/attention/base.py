@@ -103,7 +103,8 @@ class AttentionBackend(ABC):
         """Do the host's part for a batch. Does not synchronise.
 
         To be called for each batch on the stream of its kernels, before any of them is launched or a graph with them
-        is captured or replayed, never within a capture. `forward` gets the same object; a graph serves every batch
+        is captured or replayed, never within a capture, and by the thread that calls `forward`. While one thread
+        captures, another may plan and run batches. `forward` gets the same object; a graph serves every batch
         that was planned with the same number of tokens and sequences, and the same `cu_seqlens` tensor.
         """
         del metadata

@@ -10,6 +10,7 @@ by each plan, on the stream of the kernels, and where things lie in it depends o
 
 import math
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -95,7 +96,8 @@ class _FlashInferAttention(AttentionBackend):
         # Parts of split keys would be summed up there; splitting is switched off.
         self._no_workspace = torch.empty(16, dtype=torch.uint8, device=device)
         self._output = FiniteOutput(shape.num_heads, shape.head_dim, device, dtype)
-        self._planned: tuple[AttentionMetadata, Any] | None = None
+        # One batch for each thread: while one captures a graph, another may plan and run a batch.
+        self._planned = threading.local()
 
     def plan(self, metadata: AttentionMetadata) -> None:
         """Schedule the tiles and queue the copy of the schedule."""
@@ -114,7 +116,7 @@ class _FlashInferAttention(AttentionBackend):
             schedule = self._module.plan(*workspaces, on_host, on_host, lengths, *sizes, *heads, *self._plan_options())
         finally:
             self._pool.give_back_after(staging)
-        self._planned = metadata, schedule
+        self._planned.batch = metadata, schedule
 
     def forward(
         self,
@@ -126,9 +128,8 @@ class _FlashInferAttention(AttentionBackend):
         causal: bool = False,
     ) -> torch.Tensor:
         """See the base class."""
-        assert self._planned is not None, "plan() was not called"
-        planned, schedule = self._planned
-        assert planned is metadata, "plan() was called for another batch"
+        planned, schedule = getattr(self._planned, "batch", (None, None))
+        assert planned is metadata, "plan() was not called for this batch by this thread"
         output = self._output.rows(len(query))
         buffers = (self._no_workspace, self._workspace, schedule, query, key, value)
         layout = (metadata.cu_seqlens, metadata.cu_seqlens, output, None)

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+# The interpreter knows no assembly.
+_INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 _GROUP = 8  # neighbouring programs share weights: so many blocks of tokens come before the next weights
 
 
@@ -28,13 +30,27 @@ class Blocks:
 
 
 @triton.jit
+def _tanh(x):
+    if _INTERPRETED:
+        result = 2.0 * tl.sigmoid(tl.minimum(tl.maximum(2.0 * x, -40.0), 40.0)) - 1.0
+    else:
+        assembly: tl.constexpr = "tanh.approx.f32 $0, $1;"
+        result = tl.inline_asm_elementwise(assembly, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    return result
+
+
+@triton.jit
 def _gelu(x):
-    """The exact GELU, 0.5 x (1 + erf(x / sqrt 2)), to 2e-7: formula 7.1.26 of Abramowitz and Stegun for erf."""
-    size = tl.abs(x) * 0.7071067811865476
-    t = 1.0 / (1.0 + 0.3275911 * size)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    tail = 0.5 * series * tl.exp2(size * size * -1.4426950408889634)  # of the normal distribution, beyond |x|
-    return x * tl.where(x < 0, tail, 1.0 - tail)
+    """The GELU of the error function, x (1 + erf(x / sqrt 2)) / 2.
+
+    Its tanh is that of x times a polynomial in x^2, fitted by least absolute error: 2.5e-5 off at most, where the usual
+    tanh formula is 5e-4 off. The hardware's tanh adds 5e-4 |x| / 2 at most, a quarter of what bfloat16 rounds off. One
+    special function and six other operations: the error function itself takes longer than the product.
+    """
+    square = tl.minimum(x * x, 50.0)  # beyond, the polynomial turns, and tanh is 1 anyway
+    slope = 0.79750786 + square * (0.037005666 - 0.00035151979 * square)
+    half = 0.5 * x
+    return half + half * _tanh(x * slope)
 
 
 @triton.jit(do_not_specialize=["num_tokens"])

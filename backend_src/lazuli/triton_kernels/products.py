@@ -7,19 +7,19 @@ kernels here: each reads a strip of weights [N, K] and all tokens, and
   sums over its blocks of columns;
 - divides K among several programs, since one would wait for memory most of the time. The last to finish adds up what
   the others left, always in the same order;
-- starts early: it is launched while the kernel before it still runs (programmatic dependent launch), asks the L2 cache
-  for its weights, and only then waits for its tokens.
+- starts early, while the kernel before it still runs: asks the L2 cache for its weights, and only then waits for its
+  tokens (see `early`).
 
 How a product is summed depends on how K is cut, which is the same for a range of numbers of tokens, never on what the
 other tokens are.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from lazuli.triton_kernels.early import let_next_start, wait_for_previous
 
 _NUMBERS_A_LINE = tl.constexpr(64)  # of 2 bytes, in a line of the cache
 
@@ -39,17 +39,15 @@ class Tiling:
         """Bytes that a program keeps on its way: tokens, and weights of one or two products, of 2 bytes a number."""
         return (self.tokens + products * self.outputs) * self.inputs * 2 * self.stages
 
-    def options(self, *, early: bool) -> dict[str, Any]:
+    def options(self) -> dict[str, int]:
         """Arguments of a launch."""
         return {
             "BLOCK_M": self.tokens,
             "BLOCK_N": self.outputs,
             "BLOCK_K": self.inputs,
             "SPLITS": self.splits,
-            "EARLY": early,
             "num_warps": self.warps,
             "num_stages": self.stages,
-            **({"launch_pdl": True} if early else {}),
         }
 
 
@@ -66,14 +64,6 @@ def _prefetch(rows, SIZE: tl.constexpr, LINES: tl.constexpr):
         is_pure=False,
         pack=1,
     )
-
-
-@triton.jit
-def _wait(EARLY: tl.constexpr):
-    """Wait for the kernel before this one, then let the next one start. Every program must come by here."""
-    if EARLY:
-        gdc_wait()
-        gdc_launch_dependents()
 
 
 @triton.jit
@@ -100,7 +90,8 @@ def products(
         _prefetch(first + begin, part, LINES)
         if TWO:
             _prefetch(second + begin, part, LINES)
-    _wait(EARLY)
+    wait_for_previous(EARLY)
+    let_next_start(EARLY)  # it has weights to ask for
     columns = begin + tl.arange(0, BLOCK_K)
     one = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     two = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,21 @@ def make_request() -> Callable[..., EmbedRequest]:
         return cls(rows, RequestOptions(**options), normalize, sender or RecordingSender())
 
     return make
+
+
+@pytest.fixture
+def wait_until_blocked() -> Callable[[threading.Condition], None]:
+    """Wait until one thread waits on a condition of the scheduler."""
+
+    def wait(condition: threading.Condition) -> None:
+        for _ in range(10_000):
+            with condition:
+                if condition._waiters:  # type: ignore[attr-defined]
+                    return
+            time.sleep(0.001)
+        pytest.fail("no thread ever waited")
+
+    return wait
 
 
 def bert_config(**changes: Any) -> dict[str, Any]:

@@ -5,6 +5,9 @@ tested in `tests/gpu`.
 """
 
 import contextlib
+import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,6 +55,7 @@ class FakeCuda:
         self.pools = 0
         self.free = 1 << 30
         self.reserved = 0
+        self.run_bytes = 100
         self.capturing = None
         self.live = {}  # pool -> graphs
 
@@ -78,7 +82,7 @@ class FakeGraph:
         self.cuda.capturing = None
         self.cuda.live[self.pool] = self.cuda.live.get(self.pool, 0) + 1
         self.cuda.reserved += 1000
-        self.cuda.free -= 1100
+        self.cuda.free -= 1000 + self.cuda.run_bytes
 
     def replay(self):
         self.again()
@@ -150,7 +154,9 @@ def make(cuda):
     def make(capture="idle", max_graphs=100, max_bytes=1 << 20):
         encoder = FakeEncoder(cuda)
         graphs = GraphCache(TABLE, capture=capture, max_graphs=max_graphs, max_bytes=max_bytes)
-        return CudaStepper(encoder, CPU, graphs, max_tokens=2048, max_sequences=64), encoder
+        turn = threading.Lock()
+        turn.acquire()  # the tests step
+        return CudaStepper(encoder, CPU, graphs, max_tokens=2048, max_sequences=64, turn=turn), encoder
 
     return make
 
@@ -298,6 +304,48 @@ class TestCaptures:
         stepper.capture(own(100))
         np.testing.assert_allclose(result.result(), expected(pack(20, first=7)))
         np.testing.assert_allclose(other.result(), expected(pack(20, first=9)))
+
+
+class TestGivingWay:
+    def test_others_step_while_a_capture_records_and_it_queues_nothing(self, make, cuda, monkeypatch):
+        stepper, encoder = make()
+        check(stepper, pack(20, 30))  # eager: nothing stands in
+        meanwhile = []
+
+        def record(inputs):
+            graph, cuda.capturing = cuda.capturing, None  # on another stream nothing is captured
+            with stepper._turn:
+                meanwhile.append(stepper.step(pack(20, 30, first=5)).result())
+            cuda.capturing = graph
+            return encode(inputs)
+
+        encode = stepper._recorder._encoder.encode
+        monkeypatch.setattr(stepper._recorder, "_encoder", SimpleNamespace(encode=record))
+        runs = len(encoder.runs)
+        interval = sys.getswitchinterval()
+        assert stepper.capture(own(20, 30), give_way=True)
+        np.testing.assert_allclose(meanwhile[0], expected(pack(20, 30, first=5)))
+        assert len(encoder.runs) == runs + 1
+        assert stepper._turn.locked()
+        assert sys.getswitchinterval() == interval
+        check(stepper, pack(20, 30, first=9))
+        assert stepper.graphs.counters.replayed == 1
+
+    def test_a_failure_takes_the_turn_back(self, make):
+        stepper, encoder = make()
+        encoder.failures = [RuntimeError("first"), RuntimeError("second")]
+        assert not stepper.capture(own(20), give_way=True)
+        assert stepper._turn.locked()
+        check(stepper, pack(20))
+
+    def test_what_is_not_run_is_taken_to_need_as_much_memory_as_others(self, make, cuda):
+        stepper, _ = make()
+        stepper.capture(own(20))
+        graphs = stepper.graphs
+        alone = graphs.counters.graph_bytes
+        cuda.run_bytes = 0
+        stepper.capture(own(100), give_way=True)
+        assert graphs.counters.graph_bytes - alone == 1000 + 100  # the pool's growth, and what the first one took
 
 
 def test_a_start_then_traffic_then_another_start(make, tmp_path):

@@ -27,12 +27,14 @@ class FakeStepper:
         self.clock = clock
         self.dummies, self.captured = [], []
         self.broken = set()
+        self.started = False  # from then on others may step
 
     def run_dummy(self, bucket):
         assert not self.captured, "kernels are loaded before anything is captured"
         self.dummies.append(bucket)
 
-    def capture(self, bucket):
+    def capture(self, bucket, *, give_way=False):
+        assert give_way is self.started
         self.clock.now += CAPTURE_S
         self.captured.append(bucket)
         if bucket in self.broken:
@@ -133,6 +135,7 @@ class TestStart:
         keeper.start()
         assert stepper.captured[1:] == [used[1], used[2], used[0]]
         assert stepper.graphs.next_waiting() is not None
+        stepper.started = True
         while keeper.use_idle_time(quiet=True):
             pass
         assert all(bucket in stepper.graphs for bucket in stepper.graphs.table.coarse)
@@ -157,6 +160,7 @@ class TestIdle:
         stepper, keeper = make()
         keeper.start()
         stepper.captured.clear()
+        stepper.started = True
         return stepper, keeper
 
     def test_quiet_captures_all_one_by_one(self, started):

@@ -68,7 +68,7 @@ class FakeEngine:
         return PooledTensor(self, values)
 
     def use_idle_time(self, *, quiet):
-        self.idle_calls.append((quiet, len(self.batches), threading.get_ident()))
+        self.idle_calls.append((quiet, threading.get_ident()))
         self.left_to_do -= 1
         self.idle.release()
         return self.left_to_do > 0
@@ -193,10 +193,10 @@ class TestSteppingInTheCallingThread:
         return threads
 
     @pytest.fixture
-    def runner(self, start, engine):
+    def runner(self, start, wait_until_blocked):
         """A runner with two slots that waits for work, and so holds one of them."""
-        _, runner = start(max_in_flight=2)
-        assert engine.idle.acquire(timeout=PATIENCE_S)
+        scheduler, runner = start(max_in_flight=2)
+        wait_until_blocked(scheduler._not_empty)
         return runner
 
     def test_while_nothing_else_is_to_do(self, runner, steppers, make_request, make_sender):
@@ -264,17 +264,36 @@ class TestSteppingInTheCallingThread:
         before = len(engine.idle_calls)
         for _ in range(3):
             assert engine.idle.acquire(timeout=PATIENCE_S)
-        assert not any(quiet for quiet, _, _ in engine.idle_calls[before + 1 :])
+        assert not any(quiet for quiet, _ in engine.idle_calls[before + 1 :])
 
 
 class TestIdleTime:
-    def test_it_is_used_after_each_batch_by_the_thread_that_steps(self, start, engine, make_request):
-        scheduler, runner = start(token_budget=1)
-        scheduler.submit(make_request(*[1] * 5))
-        runner.close()
-        busy = [call for call in engine.idle_calls if not call[0]]
-        assert [batches for _, batches, _ in busy][:5] == [1, 2, 3, 4, 5]
-        assert {thread for _, _, thread in engine.idle_calls} == {runner._thread.ident}
+    def test_a_thread_of_its_own_uses_it_while_batches_come(self, start, engine, make_request, make_sender):
+        engine.left_to_do = 10**9
+        scheduler, runner = start()
+        for _ in range(3):
+            sender = make_sender()
+            scheduler.submit(make_request(1, sender=sender))
+            sender.wait()
+            assert engine.idle.acquire(timeout=PATIENCE_S)
+        threads = {thread for _, thread in engine.idle_calls}
+        assert threads == {runner._idle_thread.ident}
+
+    def test_batches_run_beside_it(self, start, engine, make_request, make_sender):
+        begun, end = threading.Event(), threading.Event()
+
+        def capture(*, quiet):
+            begun.set()
+            return not end.wait(PATIENCE_S)
+
+        engine.use_idle_time = capture
+        _, runner = start()
+        assert begun.wait(PATIENCE_S)
+        for may_step in (False, True):
+            sender = make_sender()
+            runner.submit(make_request(1, sender=sender), may_step=may_step)
+            assert sender.wait().embedding().shape == (1, 2)
+        end.set()
 
     def test_in_a_gap_it_is_used_until_nothing_is_left(self, start, engine, monkeypatch):
         monkeypatch.setattr(runner_module, "_QUIET_S", 0.4)
@@ -283,7 +302,7 @@ class TestIdleTime:
         for _ in range(4):
             assert engine.idle.acquire(timeout=PATIENCE_S)
         assert not engine.idle.acquire(timeout=0.1)
-        assert not any(quiet for quiet, _, _ in engine.idle_calls)
+        assert not any(quiet for quiet, _ in engine.idle_calls)
 
     def test_it_looks_again_once_it_is_quiet(self, start, engine, monkeypatch):
         """Those who step by themselves wake nobody, but may have left something to do."""
@@ -320,6 +339,7 @@ class TestIdleTime:
         _, runner = start()
         runner.close()
         assert not runner._thread.is_alive()
+        assert not runner._idle_thread.is_alive()
 
 
 class TestMemory:

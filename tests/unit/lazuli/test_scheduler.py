@@ -48,17 +48,6 @@ class Waiter:
         return self
 
 
-def wait_until_blocked(condition):
-    """Until one thread waits on a condition of the scheduler."""
-    deadline = threading.Event()
-    for _ in range(int(PATIENCE_S * 1000)):
-        with condition:
-            if condition._waiters:
-                return
-        deadline.wait(0.001)
-    pytest.fail("no thread ever waited")
-
-
 class TestBatches:
     def test_first_come_first_served(self, make_request):
         scheduler = make(token_budget=3)
@@ -101,38 +90,13 @@ class TestBatches:
         scheduler.next_batch()
         assert scheduler.queued_tokens == 6
 
-    def test_an_empty_queue_is_waited_for(self, make_request):
+    def test_an_empty_queue_is_waited_for(self, make_request, wait_until_blocked):
         scheduler = make()
         waiter = Waiter(scheduler.next_batch)
         wait_until_blocked(scheduler._not_empty)
         assert not waiter.ended.is_set()
         scheduler.submit(make_request(2))
         assert lengths(waiter.wait().result) == [2]
-
-
-class TestTimeout:
-    def test_none_if_no_work_comes(self):
-        assert make().next_batch(timeout_s=0.01) is None
-
-    def test_what_waits_is_taken_at_once(self, make_request):
-        scheduler = make()
-        scheduler.submit(make_request(2))
-        assert lengths(scheduler.next_batch(timeout_s=0.0)) == [2]
-        assert scheduler.next_batch(timeout_s=0.0) is None
-
-    def test_work_ends_the_wait(self, make_request):
-        scheduler = make()
-        waiter = Waiter(scheduler.next_batch, PATIENCE_S)
-        wait_until_blocked(scheduler._not_empty)
-        scheduler.submit(make_request(2))
-        assert lengths(waiter.wait().result) == [2]
-
-    def test_so_does_close(self):
-        scheduler = make()
-        waiter = Waiter(scheduler.next_batch, PATIENCE_S)
-        wait_until_blocked(scheduler._not_empty)
-        scheduler.close()
-        assert waiter.wait().result == []
 
 
 class TestFailedRequests:
@@ -145,7 +109,7 @@ class TestFailedRequests:
         assert tags(scheduler.next_batch()) == [2, 2]
         assert scheduler.queued_tokens == 0
 
-    def test_if_nothing_else_waits_new_work_is_waited_for(self, make_request):
+    def test_if_nothing_else_waits_new_work_is_waited_for(self, make_request, wait_until_blocked):
         scheduler = make()
         failed = make_request(3)
         scheduler.submit(failed)
@@ -155,7 +119,7 @@ class TestFailedRequests:
         scheduler.submit(make_request(1, tag=5))
         assert tags(waiter.wait().result) == [5]
 
-    def test_they_make_room(self, make_request):
+    def test_they_make_room(self, make_request, wait_until_blocked):
         scheduler = make(max_queued_tokens=4)
         failed = make_request(4)
         scheduler.submit(failed)
@@ -176,7 +140,7 @@ class TestFailedRequests:
 
 
 class TestAdmission:
-    def test_who_waits_for_room_goes_on_once_there_is_some(self, make_request):
+    def test_who_waits_for_room_goes_on_once_there_is_some(self, make_request, wait_until_blocked):
         scheduler = make(token_budget=4, max_queued_tokens=8)
         scheduler.submit(make_request(4, 4))
         blocked = Waiter(scheduler.wait_for_room)
@@ -197,7 +161,7 @@ class TestAdmission:
         scheduler.submit(make_request(1))
         assert scheduler.queued_tokens == 1
 
-    def test_close_lets_go_who_waits_for_room(self, make_request):
+    def test_close_lets_go_who_waits_for_room(self, make_request, wait_until_blocked):
         scheduler = make(max_queued_tokens=1)
         scheduler.submit(make_request(1))
         blocked = [Waiter(scheduler.wait_for_room) for _ in range(3)]
@@ -219,7 +183,7 @@ class TestClose:
         scheduler.close()
         assert [lengths(scheduler.next_batch()) for _ in range(4)] == [[2], [2], [], []]
 
-    def test_it_wakes_who_waits_for_work(self):
+    def test_it_wakes_who_waits_for_work(self, wait_until_blocked):
         scheduler = make()
         waiters = [Waiter(scheduler.next_batch) for _ in range(2)]
         wait_until_blocked(scheduler._not_empty)

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -99,11 +101,26 @@ class TestCalls:
 
     def test_forward_without_the_plan_of_its_batch_is_refused(self, backend):
         attention, _, _ = make_backend(backend)
-        with pytest.raises(AssertionError, match="was not called"):
+        with pytest.raises(AssertionError, match="was not called for this batch"):
             attention.forward(*heads(), padded_batch())
         attention.plan(padded_batch())
-        with pytest.raises(AssertionError, match="for another batch"):
+        with pytest.raises(AssertionError, match="was not called for this batch"):
             attention.forward(*heads(), padded_batch())
+
+    def test_each_thread_has_a_plan_of_its_own(self, backend):
+        """One captures a graph while another runs batches."""
+        attention, _, _ = make_backend(backend)
+        captured = padded_batch()
+        attention.plan(captured)
+
+        def run():
+            batch = padded_batch()
+            attention.plan(batch)
+            attention.forward(*heads(), batch)
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(run).result()
+        attention.forward(*heads(), captured)
 
     def test_the_layout_must_be_padded_on_the_host(self, backend):
         attention, _, _ = make_backend(backend)

@@ -57,6 +57,16 @@ def test_gelu(num_tokens, blocks):
     check(matmul(tokens, weight, bias, "gelu", blocks), F.gelu(product + bias.float()))
 
 
+def test_gelu_from_end_to_end(num_tokens, blocks):
+    """The formula against the exact one: where it bends, in the tails, and where its polynomial must not matter."""
+    tokens, weight = torch.zeros(num_tokens, K, dtype=DTYPE, device=DEVICE), random(N, K)
+    bias = torch.cat([torch.linspace(-6, 6, N - 32), torch.linspace(-200, 200, 32)]).to(DEVICE, DTYPE)
+    output = matmul(tokens, weight, bias, "gelu", blocks)
+    rounding = 2**-8 + 2**-11 if ON_GPU else 0.0
+    limit = 3e-5 + (2**-12 if ON_GPU else 0.0) * bias.float().abs() + rounding * F.gelu(bias.float()).abs()
+    assert ((output.float() - F.gelu(bias.float())).abs() <= limit).all()
+
+
 def test_silu_multiply(num_tokens, blocks):
     tokens, weight, product = operands(num_tokens)
     check(matmul(tokens, weight, None, "silu_multiply", blocks), F.silu(product[:, 0::2]) * product[:, 1::2])
