@@ -1,6 +1,6 @@
 """Which tiles of our attention kernel are quickest on this GPU, for each shape, length and number of sequences.
 
-    python perf/tune_attention.py --output $OUT/tune_attention.json [--pdl] [--filter 16/8x128]
+    python perf/tune_attention.py --output $OUT/tune_attention.json [--filter 16/8x128]
 
 Compiles all candidates in parallel first, then times each inside a CUDA graph of many calls, and compares its result
 with torch's. Prints a table with the best three of each case in microseconds a call; writes all as JSON.
@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 
-from lazuli.attention import triton_ragged
 from lazuli.attention.base import AttentionMetadata
 from lazuli.attention.torch_varlen import TorchVarlenAttention
 from lazuli.attention.triton_ragged import TileConfig, attend, choose_config
+from lazuli.triton_kernels.layout import search_width
 
 _Shape = tuple[int, int, int]  # query heads, key heads, head_dim
 QWEN3, XLM_ROBERTA, MINILM = (16, 8, 128), (16, 16, 64), (12, 12, 32)
@@ -31,6 +31,11 @@ MIXED = (17, 300, 45, 900, 64, 8)
 LENGTHS: tuple[tuple[int, ...], ...] = (
     (16,), (32,), (64,), (128,), (256,), (512,), (1024,), (4096,), (16,) * 8, (16,) * 64, (128,) * 8, (128,) * 64,
     (512,) * 5, (512,) * 25, MIXED,
+)  # fmt: skip
+# Batches in the buckets of graphs that they come to: lengths, and sequences with the empty ones behind the last.
+PADDED: tuple[tuple[tuple[int, ...], int], ...] = (
+    ((256,) * 2, 64), ((16,) * 32, 64), ((128,) * 25, 448), ((8,) * 440, 448), ((30,) * 110, 448), ((512,) * 8, 16),
+    ((4096,), 16),
 )  # fmt: skip
 _CALLS, _REPLAYS = 40, 7
 
@@ -42,12 +47,30 @@ class Case:
     shape: _Shape
     lengths: tuple[int, ...]
     causal: bool = False
+    num_empty: int = 0
+
+    @property
+    def bound(self) -> int:
+        """Of the longest sequence, as a bucket has it."""
+        return sum(self.lengths) if self.num_empty else max(self.lengths)
+
+    @property
+    def chosen(self) -> TileConfig:
+        """What the backend takes."""
+        num_sequences = len(self.lengths) + self.num_empty
+        return choose_config((sum(self.lengths), self.shape[0], self.shape[2]), num_sequences, self.bound)
+
+    @property
+    def width(self) -> int:
+        """That kernels are compiled for."""
+        return search_width(len(self.lengths) + self.num_empty)
 
     def __str__(self) -> str:
         heads = f"{self.shape[0]}/{self.shape[1]}x{self.shape[2]}"
         same = len(set(self.lengths)) == 1
         lengths = f"{len(self.lengths)}x{self.lengths[0]}" if same else ",".join(map(str, self.lengths))
-        return f"{heads} {lengths}{' causal' if self.causal else ''}"
+        empty = f"+{self.num_empty}x0" if self.num_empty else ""
+        return f"{heads} {lengths}{empty}{' causal' if self.causal else ''}"
 
     def tensors(self) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Queries, keys and values as views of one product, and where sequences start."""
@@ -55,13 +78,13 @@ class Case:
         rows = (sum(self.lengths), num_heads + 2 * num_kv_heads, head_dim)
         generator = torch.Generator("cuda").manual_seed(0)
         joined = torch.randn(rows, device="cuda", dtype=torch.bfloat16, generator=generator)
-        starts = torch.tensor([0, *accumulate(self.lengths)], device="cuda", dtype=torch.int32)
+        starts = torch.tensor([0, *accumulate(self.lengths + (0,) * self.num_empty)], device="cuda", dtype=torch.int32)
         return joined.split((num_heads, num_kv_heads, num_kv_heads), dim=1), starts
 
 
 def candidates(case: Case) -> list[TileConfig]:
     """What may be quickest."""
-    longest, grouped = max(case.lengths), case.shape[0] > case.shape[1]
+    longest = max(case.lengths)
     at_once = {"mask_all": True, "late_q": True}
     if longest <= 128:
         width = max(16, longest)
@@ -72,8 +95,8 @@ def candidates(case: Case) -> list[TileConfig]:
         if longest == 128:
             found += [TileConfig(16, 128, 8, **at_once), TileConfig(16, 64, 4, **at_once)]
             found += [TileConfig(64, 128, 4, **at_once), TileConfig(64, 64, 4, mask_all=True)]
-        if grouped:
-            found += [TileConfig(32, width, 4, pack=True, **at_once), TileConfig(16, width, 4, pack=True, **at_once)]
+        if case.num_empty:
+            found += [TileConfig(16, 16, 1, **at_once), TileConfig(32, 64, 4, mask_all=True), TileConfig(32, 32, 4)]
         return found
     found = [TileConfig(64, 64, 4, stages=stages, mask_all=once) for stages in (2, 3) for once in (True, False)]
     found += [TileConfig(128, 64, 8, stages=stages) for stages in (2, 3)] + [TileConfig(64, 128, 4, mask_all=True)]
@@ -87,14 +110,12 @@ def candidates(case: Case) -> list[TileConfig]:
         found += [TileConfig(32, 128, 8, mask_all=True), TileConfig(128, 64, 8, mask_all=True)]
     else:
         found += [TileConfig(128, 128, 8), TileConfig(64, 128, 4), TileConfig(128, 128, 8, mask_all=True)]
-    if grouped:
-        found += [TileConfig(64, 64, 4, mask_all=True, pack=True), TileConfig(128, 64, 8, pack=True)]
     return found
 
 
-def compile_one(job: tuple[Case, TileConfig, bool]) -> str | None:
+def compile_one(job: tuple[Case, TileConfig]) -> str | None:
     """Compile into triton's cache, in a process of its own; returns what went wrong."""
-    case, config, triton_ragged.PDL = job
+    case, config = job
     try:
         heads, starts = case.tensors()
         attend(*heads, starts, config, causal=case.causal)
@@ -126,26 +147,26 @@ def time_us(call: Callable[[], torch.Tensor]) -> float:
 
 def label(config: TileConfig) -> str:
     """Short, for the table."""
-    flags = [name for name in ("mask_all", "late_q", "pack") if getattr(config, name)]
+    flags = [name for name in ("mask_all", "late_q") if getattr(config, name)]
     return "·".join([f"{config.block_m}x{config.block_n}w{config.warps}s{config.stages}", *flags])
 
 
 def measure(case: Case, configs: list[TileConfig]) -> dict:
     """Time torch's kernel and ours in each configuration."""
     (query, key, value), starts = case.tensors()
-    metadata = AttentionMetadata(starts, starts.cpu().numpy(), max(case.lengths))
+    metadata = AttentionMetadata(starts, starts.cpu().numpy(), case.bound)
     rival = TorchVarlenAttention()
     group = case.shape[0] // case.shape[1]
     repeated = [heads.repeat_interleave(group, dim=1) for heads in (key, value)]
     torch_us = time_us(lambda: rival.forward(query, *repeated, metadata, causal=case.causal))
     expected = rival.forward(query, *repeated, metadata, causal=case.causal).float()
-    chosen, rows = choose_config(tuple(query.shape), max(case.lengths)), []
+    rows = []
     for config in configs:
         error = (attend(query, key, value, starts, config, causal=case.causal).float() - expected).abs().max().item()
         microseconds = time_us(lambda config=config: attend(query, key, value, starts, config, causal=case.causal))
         rows.append({"us": round(microseconds, 2), "error": error, "config": asdict(config), "label": label(config)})
     rows.sort(key=lambda row: row["us"])
-    chosen_us = next((row["us"] for row in rows if row["label"] == label(chosen)), None)
+    chosen_us = next((row["us"] for row in rows if row["label"] == label(case.chosen)), None)
     return {"case": str(case), "torch_us": round(torch_us, 2), "chosen_us": chosen_us, "rows": rows}
 
 
@@ -154,19 +175,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(os.environ.get("OUT", ".")) / "tune_attention.json")
     parser.add_argument("--filter", default="", help="only cases whose name contains this")
-    parser.add_argument("--pdl", action="store_true", help="launch each call while the one before still runs")
     arguments = parser.parse_args()
     os.environ.setdefault("TRITON_CACHE_DIR", "/tmp/tune_attention")
-    triton_ragged.PDL = arguments.pdl
     cases = [Case(shape, lengths) for shape in (QWEN3, XLM_ROBERTA, MINILM) for lengths in LENGTHS]
     cases += [Case(QWEN3, lengths, causal=True) for lengths in ((128,), (512,), (4096,), (512,) * 25)]
+    cases += [
+        Case(shape, lengths, num_empty=num_sequences - len(lengths))
+        for shape in (QWEN3, XLM_ROBERTA)
+        for lengths, num_sequences in PADDED
+    ]
     cases = [case for case in cases if arguments.filter in str(case)]
-    plan = {case: list(dict.fromkeys([*candidates(case), _chosen(case)])) for case in cases}
+    plan = {case: list(dict.fromkeys([*candidates(case), case.chosen])) for case in cases}
     jobs = {}  # one for each kernel that there will be
     for case, configs in plan.items():
         for config in configs:
-            width = triton_ragged.search_width(len(case.lengths))
-            jobs[case.shape, case.causal, width, config] = (case, config, arguments.pdl)
+            jobs[case.shape, case.causal, case.width, config] = (case, config)
     begin = time.perf_counter()
     with ProcessPoolExecutor(min(16, os.cpu_count() or 1), multiprocessing.get_context("spawn")) as pool:
         failures = dict(zip(jobs, pool.map(compile_one, jobs.values(), chunksize=4), strict=True))
@@ -177,8 +200,7 @@ def main() -> None:
     results = []
     print(f"{'case':38} {'torch':>7} {'chosen':>7}  best three")
     for case, configs in plan.items():
-        width = triton_ragged.search_width(len(case.lengths))
-        usable = [config for config in configs if failures[case.shape, case.causal, width, config] is None]
+        usable = [config for config in configs if failures[case.shape, case.causal, case.width, config] is None]
         result = measure(case, usable)
         results.append(result)
         best = "  ".join(f"{row['us']:.2f} {row['label']}" for row in result["rows"][:3])
@@ -187,14 +209,8 @@ def main() -> None:
         print(
             f"{result['case']:38} {result['torch_us']:7.2f} {result['chosen_us'] or 0:7.2f}  {best}{note}", flush=True
         )
-    arguments.output.write_text(
-        json.dumps({"gpu": torch.cuda.get_device_name(), "pdl": arguments.pdl, "cases": results})
-    )
+    arguments.output.write_text(json.dumps({"gpu": torch.cuda.get_device_name(), "cases": results}))
     print(f"{time.perf_counter() - begin:.0f} s in all")
-
-
-def _chosen(case: Case) -> TileConfig:
-    return choose_config((sum(case.lengths), case.shape[0], case.shape[2]), max(case.lengths))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,7 @@ from typing import Any
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata, why_not_half_on_gpu
-
-# Whether launches overlap with the end of the kernel before (programmatic dependent launch). `cu_seqlens` is read
-# before that kernel has ended: nothing but what precedes it may write the layout.
-PDL = False
+from lazuli.attention.table import typical_length
 
 
 @dataclass(frozen=True)
@@ -25,13 +22,12 @@ class TileConfig:
     shares its batch, as long as the configuration is. Another `block_n` adds up in another order.
 
     Attributes:
-        block_m: Rows of queries a program.
+        block_m: Queries of a block.
         block_n: Keys a step.
         warps: Of a program.
         stages: Blocks of keys on their way at a time.
         mask_all: One loop with masks instead of one without and one with.
         late_q: Read the queries with each block of keys, for sequences of one block or two.
-        pack: Whether a program computes all query heads of a key head, so that each reads it once.
     """
 
     block_m: int
@@ -40,11 +36,10 @@ class TileConfig:
     stages: int = 2
     mask_all: bool = False
     late_q: bool = False
-    pack: bool = False
 
 
-_Table = tuple[tuple[int, TileConfig], ...]  # the longest sequence that a line is for; the last is for all
-# Below, one program for 64 rows leaves half of a large GPU idle: smaller ones finish sooner.
+_Table = tuple[tuple[int, TileConfig], ...]  # up to which length a line is for; the last is for all
+# Up to so many rows, blocks of 64 leave half of a large GPU idle: smaller ones finish sooner.
 _FEW_ROWS = 64 * 132
 _FEW: _Table = (
     (16, TileConfig(16, 16, 4, mask_all=True, late_q=True)),
@@ -61,6 +56,8 @@ _MANY: _Table = (
     (1024, TileConfig(64, 64, 4, stages=3)),
     (2**31, TileConfig(128, 64, 8, stages=3)),
 )
+# Warps that a large GPU runs at a time, or more: with fewer programs than blocks, some take several.
+_MOST_WARPS = 132 * 32
 # A wider head fills the registers.
 _HUGE_HEAD = TileConfig(64, 32, 8)
 
@@ -95,17 +92,26 @@ class TritonAttention(AttentionBackend):
         causal: bool = False,
     ) -> torch.Tensor:
         """See the base class."""
-        config = choose_config(query.shape, metadata.max_seqlen)
+        config = choose_config(query.shape, metadata.num_sequences, metadata.max_seqlen)
         return attend(query, key, value, metadata.cu_seqlens, config, causal=causal)
 
 
-def choose_config(query_shape: tuple[int, ...], max_seqlen: int) -> TileConfig:
-    """The configuration for queries of [T, H, head_dim]; `perf/tune_attention.py` times it against others."""
+def choose_config(query_shape: tuple[int, ...], num_sequences: int, max_seqlen: int) -> TileConfig:
+    """The configuration for queries of [T, H, head_dim]; `perf/tune_attention.py` times it against others.
+
+    The bound of the longest sequence says little about the others where there may be many: a bucket of 3584 tokens for
+    448 sequences has the bound 3584. With few rows all blocks run at once, so only the longest counts.
+    """
     num_tokens, num_heads, head_dim = query_shape
     if head_dim > 128:
         return _HUGE_HEAD
-    table = _FEW if num_tokens * num_heads <= _FEW_ROWS else _MANY
-    return next(config for longest, config in table if max_seqlen <= longest)
+    if num_tokens * num_heads <= _FEW_ROWS:
+        return _line(_FEW, max_seqlen)
+    return _line(_MANY, typical_length(num_tokens, num_sequences, max_seqlen))
+
+
+def _line(table: _Table, length: float) -> TileConfig:
+    return next(config for longest, config in table if length <= longest)
 
 
 def attend(
@@ -119,40 +125,32 @@ def attend(
 ) -> torch.Tensor:
     """Launch the kernel; shapes as in `AttentionBackend.forward`."""
     from lazuli.triton_kernels.attention import ragged_attention_kernel
+    from lazuli.triton_kernels.early import launch_options
+    from lazuli.triton_kernels.layout import most_blocks, search_width
 
     num_tokens, num_heads, head_dim = query.shape
     for heads in (query, key, value):
         assert heads.stride()[1:] == (head_dim, 1), "heads must be contiguous neighbours"
     num_sequences = len(cu_seqlens) - 1
-    group = num_heads // key.shape[1]
-    pack = group if config.pack else 1
-    tokens = config.block_m // pack
-    num_blocks = (num_tokens + num_sequences * (tokens - 1)) // tokens
+    num_blocks = most_blocks(num_tokens, num_sequences, config.block_m) * num_heads
     output = torch.empty((num_tokens, num_heads, head_dim), dtype=query.dtype, device=query.device)
     scale = math.log2(math.e) / math.sqrt(head_dim)
     strides = (query.stride(0), key.stride(0), value.stride(0))
     arguments: list[Any] = [query, key, value, output, cu_seqlens, num_sequences, *strides, scale]
-    ragged_attention_kernel[(num_blocks * (num_heads // pack),)](
+    ragged_attention_kernel[(min(num_blocks, _MOST_WARPS // config.warps),)](
         *arguments,
         HEADS=num_heads,
-        GROUP=group,
+        GROUP=num_heads // key.shape[1],
         HEAD_DIM=head_dim,
         CAUSAL=causal,
         BLOCK_M=config.block_m,
         BLOCK_N=config.block_n,
-        PACK=pack,
         MASK_ALL=config.mask_all,
         LATE_Q=config.late_q,
         STAGES=config.stages,
         SEARCH=search_width(num_sequences),
-        PDL=PDL,
         num_warps=config.warps,
         num_stages=config.stages,
-        launch_pdl=PDL,
+        **launch_options(query.device),
     )
     return output
-
-
-def search_width(num_sequences: int) -> int:
-    """How many starts are compared at a time: few values, as each means another kernel to compile."""
-    return next((width for width in (1, 32, 256) if num_sequences <= width), 1024)

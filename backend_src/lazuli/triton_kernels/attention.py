@@ -1,28 +1,15 @@
 """The kernel of `lazuli.attention.triton_ragged`, in the Triton language.
 
-One program computes one block of queries of one head, or of all query heads that share a key head. Programs are
-numbered over all sequences without a plan: sequence s owns the blocks from (cu_seqlens[s] + s (TOKENS - 1)) // TOKENS
-on, which leaves each at least as many as it needs, so that hardly a program finds nothing to do.
+A program computes one block of queries of one head after the other. The grid is what can run at a time, if there may be
+more blocks than that: a bucket for many sequences holds few long ones as well, and to start a program for each block
+that there might have been would take longer than to compute those that there are.
 """
 
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def _find_block(cu_seqlens, num_sequences, block, TOKENS: tl.constexpr, SEARCH: tl.constexpr):
-    """The first token, the length and the number of the block within its sequence."""
-    sequence = 0
-    if SEARCH > 1:
-        for first in range(0, num_sequences, SEARCH):
-            index = first + tl.arange(0, SEARCH)
-            starts = tl.load(cu_seqlens + index, mask=index < num_sequences, other=0)
-            begins = (starts + index * (TOKENS - 1)) // TOKENS
-            sequence += tl.sum(((begins <= block) & (index < num_sequences)).to(tl.int32), axis=0)
-        sequence -= 1
-    start = tl.load(cu_seqlens + sequence)
-    end = tl.load(cu_seqlens + sequence + 1)
-    return start, end - start, block - (start + sequence * (TOKENS - 1)) // TOKENS
+from lazuli.triton_kernels.early import let_next_start, wait_for_previous
+from lazuli.triton_kernels.layout import find_block, used_blocks
 
 
 @triton.jit
@@ -83,6 +70,61 @@ def _attend_blocks(
     return accumulated, largest, total
 
 
+@triton.jit
+def _attend(
+    query,
+    key,
+    value,
+    output,
+    start,
+    length,
+    first_token,
+    head,
+    query_stride,
+    key_stride,
+    value_stride,
+    scale,
+    HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    MASK_ALL: tl.constexpr,
+    LATE_Q: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """One block of queries of one head, of the sequence that begins at token `start`."""
+    token = first_token + tl.arange(0, BLOCK_M)
+    inside = (token < length)[:, None]
+    columns = tl.arange(0, HEAD_DIM)[None, :]
+    queries = query + start * query_stride + head * HEAD_DIM + token[:, None] * query_stride + columns
+    keys = key + start * key_stride + head // GROUP * HEAD_DIM
+    values = value + start * value_stride + head // GROUP * HEAD_DIM
+    q = queries  # read in the loop
+    if not LATE_Q:
+        q = tl.load(queries, mask=inside, other=0.0)
+    result = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
+    largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    last = tl.minimum(length, first_token + BLOCK_M) if CAUSAL else length
+    full = 0
+    if not MASK_ALL:
+        # Keys that every row of the block sees, whole blocks of them.
+        full = (first_token + 1 if CAUSAL else length) // BLOCK_N * BLOCK_N
+        result, largest, total = _attend_blocks(
+            q, queries, inside, result, largest, total, keys, values, token, 0, full, length,
+            key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, False, LATE_Q, STAGES,
+        )  # fmt: skip
+    result, largest, total = _attend_blocks(
+        q, queries, inside, result, largest, total, keys, values, token, full, last, length,
+        key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, True, LATE_Q, STAGES,
+    )  # fmt: skip
+    result *= (1 / total)[:, None]
+    outputs = output + start * (HEADS * HEAD_DIM) + head * HEAD_DIM + token[:, None] * (HEADS * HEAD_DIM) + columns
+    tl.store(outputs, result.to(output.dtype.element_ty), mask=inside)
+
+
 @triton.jit(do_not_specialize=["num_sequences"])
 def ragged_attention_kernel(
     query,
@@ -101,12 +143,11 @@ def ragged_attention_kernel(
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    PACK: tl.constexpr,
     MASK_ALL: tl.constexpr,
     LATE_Q: tl.constexpr,
     STAGES: tl.constexpr,
     SEARCH: tl.constexpr,
-    PDL: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Attend.
 
@@ -115,7 +156,7 @@ def ragged_attention_kernel(
         key: See `query`.
         value: See `query`.
         output: [T, HEADS, HEAD_DIM], contiguous.
-        cu_seqlens: [num_sequences + 1].
+        cu_seqlens: [num_sequences + 1]; read before the kernel before has ended.
         num_sequences: Sequences, empty ones too.
         query_stride: Numbers from token to token.
         key_stride: The same.
@@ -125,56 +166,27 @@ def ragged_attention_kernel(
         GROUP: Query heads a key head.
         HEAD_DIM: A power of two.
         CAUSAL: Whether later keys are hidden.
-        BLOCK_M: Rows of queries a program.
+        BLOCK_M: Queries of a block.
         BLOCK_N: Keys a step.
-        PACK: Query heads a program: 1 or GROUP; BLOCK_M // PACK tokens each.
         MASK_ALL: One loop that masks every block, instead of one without and one with masks: less to start up.
         LATE_Q: Read the queries again with each block of keys: for loops of one or two rounds, where waiting for them
             before the loop would cost more.
         STAGES: Blocks of keys on their way at a time.
-        SEARCH: 1 if there is one sequence, else the starts that are compared at a time.
-        PDL: Whether it is launched while the kernel before it still runs. `cu_seqlens` is read before that has ended.
+        SEARCH: See `layout`.
+        EARLY: See `early`.
     """
-    tokens: tl.constexpr = BLOCK_M // PACK
-    program = tl.program_id(0)
-    first_head = program % (HEADS // PACK) * PACK
-    # The last blocks come first: with a causal mask they take the longest.
-    block = (tl.num_programs(0) - 1 - program) // (HEADS // PACK)
-    start, length, block = _find_block(cu_seqlens, num_sequences, block, tokens, SEARCH)
-    if PDL:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
-    first_token = block * tokens
-    if first_token >= length:
-        return
-    row = tl.arange(0, BLOCK_M)
-    token = first_token + row // PACK
-    head = first_head + row % PACK
-    inside = (token < length) & (row < tokens * PACK)
-    columns = tl.arange(0, HEAD_DIM)[None, :]
-    start = start.to(tl.int64)
-    queries = query + start * query_stride + (token * query_stride + head * HEAD_DIM)[:, None] + columns
-    keys = key + start * key_stride + first_head // GROUP * HEAD_DIM
-    values = value + start * value_stride + first_head // GROUP * HEAD_DIM
-    q = queries  # read in the loop
-    if not LATE_Q:
-        q = tl.load(queries, mask=inside[:, None], other=0.0)
-    result = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
-    largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-    total = tl.zeros((BLOCK_M,), tl.float32)
-    last = tl.minimum(length, first_token + tokens) if CAUSAL else length
-    full = 0
-    if not MASK_ALL:
-        # Keys that every row of the block sees, whole blocks of them.
-        full = (first_token + 1 if CAUSAL else length) // BLOCK_N * BLOCK_N
-        result, largest, total = _attend_blocks(
-            q, queries, inside[:, None], result, largest, total, keys, values, token, 0, full, length,
-            key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, False, LATE_Q, STAGES,
-        )  # fmt: skip
-    result, largest, total = _attend_blocks(
-        q, queries, inside[:, None], result, largest, total, keys, values, token, full, last, length,
-        key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, True, LATE_Q, STAGES,
-    )  # fmt: skip
-    result *= (1 / total)[:, None]
-    outputs = output + start * (HEADS * HEAD_DIM) + (token * (HEADS * HEAD_DIM) + head * HEAD_DIM)[:, None] + columns
-    tl.store(outputs, result.to(output.dtype.element_ty), mask=inside[:, None])
+    num_blocks = used_blocks(cu_seqlens, num_sequences, BLOCK_M, SEARCH)
+    # Whatever the compiler moved out of this loop would take registers from those inside.
+    for number in tl.range(tl.program_id(0), num_blocks * HEADS, tl.num_programs(0), disable_licm=True):
+        # The last blocks come first: sequences come by length, and with a causal mask later queries see more keys.
+        block = num_blocks - 1 - number // HEADS
+        start, length, block = find_block(cu_seqlens, num_sequences, block, BLOCK_M, SEARCH)
+        wait_for_previous(EARLY)
+        let_next_start(EARLY)
+        if block * BLOCK_M < length:
+            _attend(
+                query, key, value, output, start.to(tl.int64), length, block * BLOCK_M, number % HEADS,
+                query_stride, key_stride, value_stride, scale,
+                HEADS, GROUP, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
+            )  # fmt: skip
+    wait_for_previous(EARLY)  # without a block, too

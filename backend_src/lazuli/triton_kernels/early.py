@@ -2,15 +2,14 @@
 
 It may then compute addresses and read what does not change, and waits before the rest. The rules:
 
-- Before `wait_for_previous` a kernel writes nothing: the kernel before it may still read the same memory, as the
-  allocator gives what is free in the order of the stream again within a pass. It reads nothing but what was there
-  before the kernel ahead of it was launched: weights, tables and the inputs of a pass, which come by a copy, and a copy
-  lets no kernel begin early.
+- Before `wait_for_previous` a kernel writes nothing: the kernel before it may still read that memory, which a pass uses
+  again and again. And it reads nothing but what was there before the kernel ahead of it was launched: weights, tables,
+  and the inputs of a pass, which come by a copy; behind a copy no kernel begins early.
 - Every program waits, one with nothing to do as well: when a kernel is over, all before it must be.
-- `let_next_start` comes after the wait. The next kernel starts once every program has come by, or has ended; so its
-  programs never take the place of some that have not begun, but they go where there is room first: let them start late
-  if it matters that they spread evenly. A kernel that the library's products follow need not call it: those wait for
-  the end.
+- `let_next_start` comes after the wait. The next kernel starts once every program has come by, or has ended. So its
+  programs never take the place of some that have not begun; but they go where there is room first, so they start late
+  where it matters that they spread evenly. A kernel need not call it if only products of the library follow, which wait
+  for its end.
 """
 
 from functools import cache

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from lazuli.triton_kernels.early import launch_options, wait_for_previous
+
 # The interpreter knows no assembly.
 _INTERPRETED = tl.constexpr(triton.knobs.runtime.interpret)
 _GROUP = 8  # neighbouring programs share weights: so many blocks of tokens come before the next weights
@@ -68,8 +70,10 @@ def _matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     SPECIALIZE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     num_m, num_n = tl.cdiv(num_tokens, BLOCK_M), tl.cdiv(num_outputs, BLOCK_N)
+    wait_for_previous(EARLY)
     for block in tl.range(
         tl.program_id(0), num_m * num_n, tl.num_programs(0), flatten=not SPECIALIZE, warp_specialize=SPECIALIZE
     ):
@@ -128,5 +132,6 @@ def matmul(
         SPECIALIZE=blocks.specialize,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
+        **launch_options(tokens.device),
     )
     return output

@@ -1,6 +1,7 @@
 """The GPU version of `lazuli.pooling`, in the Triton language: pooling and scaling to unit length.
 
-A sequence is summed in chunks of 64 tokens, and then over its chunks, whatever shares its batch.
+A sequence is summed in chunks of 64 tokens, and then over its chunks, whatever shares its batch. Where sequences lie
+and which vectors are scaled is read before the kernel before has ended: see `early`.
 """
 
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+
+from lazuli.triton_kernels.early import launch_options, let_next_start, wait_for_previous
+from lazuli.triton_kernels.layout import find_block, first_block, most_blocks, search_width
 
 _CHUNK = tl.constexpr(64)
 _ROWS = tl.constexpr(4)  # summed at a time
@@ -27,39 +31,45 @@ def _sum_rows(source, first, count, size, LIMIT: tl.constexpr, BLOCK: tl.constex
     return total
 
 
-@triton.jit
-def _chunk_sums_kernel(hidden, cu_seqlens, sums, size, BLOCK: tl.constexpr):
-    sequence, chunk = tl.program_id(0), tl.program_id(1)
-    begin = tl.load(cu_seqlens + sequence)
-    first = begin + chunk * _CHUNK
-    count = tl.minimum(tl.load(cu_seqlens + sequence + 1) - first, _CHUNK)
+@triton.jit(do_not_specialize=["num_sequences"])
+def _chunk_sums_kernel(
+    hidden, cu_seqlens, sums, num_sequences, size, BLOCK: tl.constexpr, SEARCH: tl.constexpr, EARLY: tl.constexpr
+):
+    row = tl.program_id(0)
+    begin, length, chunk = find_block(cu_seqlens, num_sequences, row, _CHUNK, SEARCH)
+    wait_for_previous(EARLY)
+    count = tl.minimum(length - chunk * _CHUNK, _CHUNK)
     if count > 0:
-        total = _sum_rows(hidden, first, count, size, _CHUNK, BLOCK)
+        total = _sum_rows(hidden, begin + chunk * _CHUNK, count, size, _CHUNK, BLOCK)
+        let_next_start(EARLY)
         columns = tl.arange(0, BLOCK)
-        # Rows of their own for each sequence: it has no more chunks than the next one begins later.
-        row = (begin // _CHUNK + sequence + chunk).to(tl.int64)
-        tl.store(sums + row * size + columns, total, mask=columns < size)
+        tl.store(sums + row.to(tl.int64) * size + columns, total, mask=columns < size)
 
 
 @triton.jit
-def _finish_kernel(source, cu_seqlens, chosen, output, size, MODE: tl.constexpr, BLOCK: tl.constexpr):
+def _finish_kernel(
+    source, cu_seqlens, chosen, output, size, MODE: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):
+    mean: tl.constexpr = MODE == "chunks" or MODE == "mean"
     sequence = tl.program_id(0)
+    is_chosen = tl.load(chosen + sequence) != 0
     if MODE == "rows":
-        total = _sum_rows(source, sequence, 1, size, 1, BLOCK)
+        first, count = sequence, 1
     else:
         begin, end = tl.load(cu_seqlens + sequence), tl.load(cu_seqlens + sequence + 1)
         length = end - begin
         if MODE == "chunks":
-            first = begin // _CHUNK + sequence
-            total = _sum_rows(source, first, (length + _CHUNK - 1) // _CHUNK, size, 1 << 30, BLOCK)
-            total /= tl.maximum(length, 1)
+            first, count = first_block(begin, sequence, _CHUNK), (length + _CHUNK - 1) // _CHUNK
         elif MODE == "mean":
-            total = _sum_rows(source, begin, length, size, 1 << 30, BLOCK) / tl.maximum(length, 1)
+            first, count = begin, length
         else:
-            row = begin if MODE == "cls" else end - 1
-            total = _sum_rows(source, row, tl.minimum(length, 1), size, 1, BLOCK)
+            first, count = begin if MODE == "cls" else end - 1, tl.minimum(length, 1)
+    wait_for_previous(EARLY)
+    total = _sum_rows(source, first, count, size, 1 << 30 if mean else 1, BLOCK)
+    if mean:
+        total /= tl.maximum(length, 1)
     norm = tl.sqrt(tl.sum(total * total, axis=0))
-    scale = tl.where(tl.load(chosen + sequence) != 0, 1.0 / tl.maximum(norm, _SMALLEST_NORM), 1.0)
+    scale = tl.where(is_chosen, 1.0 / tl.maximum(norm, _SMALLEST_NORM), 1.0)
     columns = tl.arange(0, BLOCK)
     tl.store(output + sequence.to(tl.int64) * size + columns, total * scale, mask=columns < size)
 
@@ -72,13 +82,13 @@ def pool(
     num_sequences, size = len(cu_seqlens) - 1, hidden.shape[1]
     output = torch.empty((num_sequences, size), dtype=torch.float32, device=hidden.device)
     options: dict[str, Any] = {"BLOCK": triton.next_power_of_2(size), "num_warps": 4}
+    options |= launch_options(hidden.device)
     source = hidden
     if mode == "mean" and max_seqlen > _CHUNK.value:
-        num_rows = len(hidden) // _CHUNK.value + num_sequences + 1
-        source = torch.empty((num_rows, size), dtype=torch.float32, device=hidden.device)
-        grid = (num_sequences, triton.cdiv(max_seqlen, _CHUNK.value))
-        arguments: list[Any] = [hidden, cu_seqlens, source, size]
-        _chunk_sums_kernel[grid](*arguments, **options)
+        num_chunks = most_blocks(len(hidden), num_sequences, _CHUNK.value)
+        source = torch.empty((num_chunks, size), dtype=torch.float32, device=hidden.device)
+        arguments: list[Any] = [hidden, cu_seqlens, source, num_sequences, size]
+        _chunk_sums_kernel[(num_chunks,)](*arguments, SEARCH=search_width(num_sequences), **options)
         mode = "chunks"
     arguments = [source, cu_seqlens, chosen, output, size]
     _finish_kernel[(num_sequences,)](*arguments, MODE=mode, **options)
@@ -91,5 +101,6 @@ def normalize(vectors: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     output = torch.empty(vectors.shape, dtype=torch.float32, device=vectors.device)
     num_rows, size = vectors.shape
     arguments: list[Any] = [vectors, chosen, chosen, output, size]
-    _finish_kernel[(num_rows,)](*arguments, MODE="rows", BLOCK=triton.next_power_of_2(size), num_warps=4)
+    options = launch_options(vectors.device)
+    _finish_kernel[(num_rows,)](*arguments, MODE="rows", BLOCK=triton.next_power_of_2(size), num_warps=4, **options)
     return output

@@ -1,6 +1,8 @@
 """The GPU versions of what `lazuli.kernels` does row by row.
 
-One program handles one row (or some heads of a row), held in registers: each tensor is read and written once.
+One program handles one row (or some heads of a row), held in registers: each tensor is read and written once. Weights
+are read before the kernel before has ended, and the next one may start once only the result is to be written: late, so
+that the programs of attention or of a product spread evenly. See `early`.
 """
 
 from typing import Any
@@ -9,36 +11,48 @@ import torch
 import triton
 import triton.language as tl
 
+from lazuli.triton_kernels.early import launch_options, let_next_start, wait_for_previous
+
 
 @triton.jit
-def _rms_norm_kernel(tokens, weight, output, size, eps, SCALED: tl.constexpr, BLOCK: tl.constexpr):
+def _rms_norm_kernel(tokens, weight, output, size, eps, SCALED: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * size
     columns = tl.arange(0, BLOCK)
     inside = columns < size
+    if SCALED:
+        factor = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
     values = tl.load(tokens + row + columns, mask=inside, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(values * values, axis=0) / size + eps)
     values *= scale
     if SCALED:
-        values *= tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+        values *= factor
+    let_next_start(EARLY)
     tl.store(output + row + columns, values.to(output.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _biased_layer_norm_kernel(tokens, before, weight, bias, output, size, eps, BLOCK: tl.constexpr):
+def _biased_layer_norm_kernel(
+    tokens, before, weight, bias, output, size, eps, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):
     row = tl.program_id(0).to(tl.int64) * size
     columns = tl.arange(0, BLOCK)
     inside = columns < size
-    values = tl.load(tokens + row + columns, mask=inside, other=0.0).to(tl.float32)
-    values += tl.load(before + columns, mask=inside, other=0.0).to(tl.float32)
+    added = tl.load(before + columns, mask=inside, other=0.0).to(tl.float32)
+    factor = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    shift = tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
+    values = tl.load(tokens + row + columns, mask=inside, other=0.0).to(tl.float32) + added
     centred = tl.where(inside, values - tl.sum(values, axis=0) / size, 0.0)
     scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / size + eps)
-    scaled = centred * scale * tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
-    scaled += tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
+    scaled = centred * scale * factor + shift
+    let_next_start(EARLY)
     tl.store(output + row + columns, scaled.to(output.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _silu_multiply_kernel(gate_up, output, size, BLOCK: tl.constexpr):
+def _silu_multiply_kernel(gate_up, output, size, BLOCK: tl.constexpr, EARLY: tl.constexpr):
+    wait_for_previous(EARLY)
     row = tl.program_id(0).to(tl.int64)
     pairs = tl.program_id(1) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
     both = tl.load(gate_up + row * 2 * size + pairs, mask=pairs < 2 * size, other=0.0).to(tl.float32)
@@ -61,7 +75,11 @@ def _embed_kernel(
     TWO: tl.constexpr,
     SCALED: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    # The first kernel of a pass: there is nothing to overlap with, but the next one may have weights to ask for.
+    wait_for_previous(EARLY)
+    let_next_start(EARLY)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < size
@@ -80,40 +98,51 @@ def _embed_kernel(
 
 
 @triton.jit
-def _finish_layer_norm_kernel(scaled, sums, weight, bias, output, size, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr):
+def _finish_layer_norm_kernel(
+    scaled, sums, weight, bias, output, size, eps, PARTS: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+):
+    columns = tl.arange(0, BLOCK)
+    inside = columns < size
+    factor = tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    shift = tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
+    wait_for_previous(EARLY)
     row = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, triton.next_power_of_2(PARTS))
     places = sums + row * 2 * PARTS + part
     mean = tl.sum(tl.load(places, mask=part < PARTS, other=0.0), axis=0) / size
     mean_square = tl.sum(tl.load(places + PARTS, mask=part < PARTS, other=0.0), axis=0) / size
-    columns = tl.arange(0, BLOCK)
-    inside = columns < size
     values = tl.load(scaled + row * size + columns, mask=inside, other=0.0).to(tl.float32)
-    values -= mean * tl.load(weight + columns, mask=inside, other=0.0).to(tl.float32)
+    values -= mean * factor
     values *= tl.rsqrt(tl.maximum(mean_square - mean * mean, 0.0) + eps)
-    values += tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
+    values += shift
+    let_next_start(EARLY)
     tl.store(output + row * size + columns, values.to(output.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _qk_norm_rotary_kernel(
-    heads, weight, cos, sin, position_ids, token_stride, num_heads, eps, HALF: tl.constexpr, HEADS: tl.constexpr
-):
+    heads, weight, cos, sin, position_ids, token_stride, num_heads, eps,
+    HALF: tl.constexpr, HEADS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
     columns = tl.arange(0, triton.next_power_of_2(HALF))[None, :]
     inside = (head < num_heads) & (columns < HALF)
     places = head * 2 * HALF + columns  # of the first halves
+    first_factor = tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
+    second_factor = tl.load(weight + HALF + places, mask=inside, other=0.0).to(tl.float32)
+    position = tl.load(position_ids + token).to(tl.int64) * HALF
+    cosine = tl.load(cos + position + columns, mask=columns < HALF, other=0.0)
+    sine = tl.load(sin + position + columns, mask=columns < HALF, other=0.0)
+    wait_for_previous(EARLY)
     row = heads + token * token_stride
     first = tl.load(row + places, mask=inside, other=0.0).to(tl.float32)
     second = tl.load(row + HALF + places, mask=inside, other=0.0).to(tl.float32)
     mean_square = (tl.sum(first * first, axis=1) + tl.sum(second * second, axis=1)) / (2 * HALF)
     scale = tl.rsqrt(mean_square + eps)[:, None]
-    first *= scale * tl.load(weight + places, mask=inside, other=0.0).to(tl.float32)
-    second *= scale * tl.load(weight + HALF + places, mask=inside, other=0.0).to(tl.float32)
-    position = tl.load(position_ids + token).to(tl.int64) * HALF
-    cosine = tl.load(cos + position + columns, mask=columns < HALF, other=0.0)
-    sine = tl.load(sin + position + columns, mask=columns < HALF, other=0.0)
+    first *= scale * first_factor
+    second *= scale * second_factor
+    let_next_start(EARLY)
     tl.store(row + places, (first * cosine - second * sine).to(heads.dtype.element_ty), mask=inside)
     tl.store(row + HALF + places, (second * cosine + first * sine).to(heads.dtype.element_ty), mask=inside)
 
@@ -138,7 +167,7 @@ def _by_row(
     output = torch.empty_like(tokens)
     num_tokens, size = tokens.shape
     block = triton.next_power_of_2(size)
-    options: dict[str, Any] = {"BLOCK": block, "num_warps": 4 if block <= 2048 else 8}
+    options = launch_options(tokens.device) | {"BLOCK": block, "num_warps": 4 if block <= 2048 else 8}
     kernel[(num_tokens,)](tokens, *vectors, output, size, eps, **constants, **options)
     return output
 
@@ -167,7 +196,7 @@ def embed(
     sums = torch.empty((num_tokens, 2, 1), dtype=torch.float32, device=tokens.device)
     tables = [tokens if table is None else table for table in (positions, scale)]
     arguments: list[Any] = [input_ids, position_ids, tokens, *tables, output, sums, size]
-    options: dict[str, Any] = {"TWO": positions is not None, "SCALED": scale is not None}
+    options = launch_options(tokens.device) | {"TWO": positions is not None, "SCALED": scale is not None}
     _embed_kernel[(num_tokens,)](*arguments, **options, BLOCK=triton.next_power_of_2(size), num_warps=4)
     return output, sums
 
@@ -190,7 +219,7 @@ def finish_layer_norm(
     num_tokens, size = scaled.shape
     output = torch.empty_like(scaled)
     arguments: list[Any] = [scaled, sums, weight, bias, output, size, eps]
-    options: dict[str, Any] = {"PARTS": sums.shape[2], "BLOCK": triton.next_power_of_2(size)}
+    options = launch_options(scaled.device) | {"PARTS": sums.shape[2], "BLOCK": triton.next_power_of_2(size)}
     _finish_layer_norm_kernel[(num_tokens,)](*arguments, **options, num_warps=4)
     return output
 
@@ -202,7 +231,7 @@ def silu_multiply(gate_up: torch.Tensor) -> torch.Tensor:
     assert gate_up.is_contiguous(), "rows are found by their number"
     block = 1024
     grid = (num_tokens, triton.cdiv(size, block))
-    _silu_multiply_kernel[grid](gate_up, output, size, BLOCK=block, num_warps=4)
+    _silu_multiply_kernel[grid](gate_up, output, size, BLOCK=block, num_warps=4, **launch_options(gate_up.device))
     return output
 
 
@@ -223,4 +252,5 @@ def qk_norm_rotary(
     tile = min(8, triton.next_power_of_2(num_heads))
     grid = (num_tokens, triton.cdiv(num_heads, tile))
     arguments: list[Any] = [heads, weight, cos, sin, position_ids, heads.stride(0), num_heads, eps]
-    _qk_norm_rotary_kernel[grid](*arguments, HALF=head_dim // 2, HEADS=tile, num_warps=4)
+    options = launch_options(heads.device)
+    _qk_norm_rotary_kernel[grid](*arguments, HALF=head_dim // 2, HEADS=tile, num_warps=4, **options)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from lazuli.attention.triton_ragged import TileConfig, TritonAttention, attend, choose_config, search_width
+from lazuli.attention.triton_ragged import TileConfig, TritonAttention, attend, choose_config
 
 CUDA = torch.device("cuda")
 # triton 3.6 turns arrays of one number into loop bounds, which numpy no longer does.
@@ -36,10 +36,9 @@ CHECKS = {
         for config in (TileConfig(64, 32, 4, mask_all=True), TileConfig(32, 64, 4, late_q=True))
         for causal in (False, True)
     ],
-    "heads of a group in one program": [
-        (MIXED, shape, TileConfig(32, 64, 4, mask_all=mask_all, pack=True), causal)
-        for shape in ((2, 1, 64), (6, 2, 32))
-        for mask_all in (False, True)
+    "several blocks a program": [
+        (lengths, (2, 1, 16), TileConfig(16, 16, warps=1024), causal)  # so many warps leave four programs
+        for lengths in ((100,), (1, 7, 64, 65, 0, 0), (0,) * 5 + (40,), (3,) * 40)
         for causal in (False, True)
     ],
     "many sequences": [((3, 17, 1) * 11, (2, 1, 16), TileConfig(16, 16, 1), True)],
@@ -83,7 +82,7 @@ def check_against_plain_softmax(name):
 
 def check_neighbours_do_not_matter():
     (query, key, value), cu_seqlens = make((30, 65, 9, 0), (4, 2, 32))
-    for config in (TileConfig(16, 32, 4, mask_all=True, late_q=True), TileConfig(32, 32, 4, pack=True)):
+    for config in (TileConfig(16, 32, 4, mask_all=True, late_q=True), TileConfig(32, 32, 4)):
         together = attend(query, key, value, cu_seqlens, config, causal=False)[30:95]
         alone = (tensor[30:95] for tensor in (query, key, value))
         assert torch.equal(attend(*alone, torch.tensor([0, 65], dtype=torch.int32), config, causal=False), together)
@@ -133,14 +132,16 @@ def test_why_not(device, dtype, head_dim, reason):
 @pytest.mark.parametrize("num_tokens", [16, 512, 16384])
 @pytest.mark.parametrize("max_seqlen", [1, 16, 17, 128, 512, 513, 32768])
 def test_every_batch_has_a_configuration(head_dim, num_tokens, max_seqlen):
-    config = choose_config((num_tokens, 16, head_dim), max_seqlen)
+    config = choose_config((num_tokens, 16, head_dim), -(-num_tokens // max_seqlen), max_seqlen)
     # Queries are read with each block of keys only where there are few of those.
     assert not config.late_q or max_seqlen <= 2 * config.block_n
 
 
-@pytest.mark.parametrize(("num_sequences", "width"), [(1, 1), (2, 32), (32, 32), (33, 256), (257, 1024), (5000, 1024)])
-def test_how_many_starts_are_compared_at_a_time(num_sequences, width):
-    assert search_width(num_sequences) == width
+def test_a_bucket_for_many_sequences_has_smaller_blocks_than_one_for_a_long_one():
+    few, many = (choose_config((8192, 16, 128), number, 8192) for number in (2, 1024))
+    assert few.block_m > many.block_m
+    # With few tokens, it is the longest sequence that keeps the GPU waiting.
+    assert choose_config((512, 16, 128), 64, 512) == choose_config((512, 16, 128), 1, 512)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ def test_qk_norm_rotary(num_heads, head_dim):
     angles, places = random(9, head_dim // 2, seed=2), torch.tensor([0, 8, 3, 3], dtype=torch.int32, device=DEVICE)
     expected = everything.cpu().clone()
     tables = angles.cos(), angles.sin()
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()  # the kernel reads them before the one before it has ended
     rows.qk_norm_rotary(everything[:, :num_heads], weight, *tables, places, 1e-6)
     on_cpu = [tensor.cpu() for tensor in (weight, *tables, places)]
     kernels.qk_norm_rotary(expected[:, :num_heads], *on_cpu, 1e-6)
