@@ -56,7 +56,7 @@ _MANY: _Table = (
     (1024, TileConfig(64, 64, 4, stages=3)),
     (2**31, TileConfig(128, 64, 8, stages=3)),
 )
-# Warps that a large GPU runs at a time, or more: with fewer programs than blocks, some take several.
+# Warps that a large GPU runs at a time, or more.
 _MOST_WARPS = 132 * 32
 # A wider head fills the registers.
 _HUGE_HEAD = TileConfig(64, 32, 8)
@@ -132,12 +132,16 @@ def attend(
     for heads in (query, key, value):
         assert heads.stride()[1:] == (head_dim, 1), "heads must be contiguous neighbours"
     num_sequences = len(cu_seqlens) - 1
-    num_blocks = most_blocks(num_tokens, num_sequences, config.block_m) * num_heads
+    num_programs = most_blocks(num_tokens, num_sequences, config.block_m) * num_heads
+    # Most of them would find nothing to do if there may be far more sequences than there are blocks of tokens.
+    loop = num_sequences * config.block_m > 2 * num_tokens and num_programs > _MOST_WARPS // config.warps
+    if loop:
+        num_programs = _MOST_WARPS // config.warps
     output = torch.empty((num_tokens, num_heads, head_dim), dtype=query.dtype, device=query.device)
     scale = math.log2(math.e) / math.sqrt(head_dim)
     strides = (query.stride(0), key.stride(0), value.stride(0))
     arguments: list[Any] = [query, key, value, output, cu_seqlens, num_sequences, *strides, scale]
-    ragged_attention_kernel[(min(num_blocks, _MOST_WARPS // config.warps),)](
+    ragged_attention_kernel[(num_programs,)](
         *arguments,
         HEADS=num_heads,
         GROUP=num_heads // key.shape[1],
@@ -149,6 +153,7 @@ def attend(
         LATE_Q=config.late_q,
         STAGES=config.stages,
         SEARCH=search_width(num_sequences),
+        LOOP=loop,
         num_warps=config.warps,
         num_stages=config.stages,
         **launch_options(query.device),

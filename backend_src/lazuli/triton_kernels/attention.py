@@ -1,8 +1,9 @@
 """The kernel of `lazuli.attention.triton_ragged`, in the Triton language.
 
-A program computes one block of queries of one head after the other. The grid is what can run at a time, if there may be
-more blocks than that: a bucket for many sequences holds few long ones as well, and to start a program for each block
-that there might have been would take longer than to compute those that there are.
+A program computes one block of queries of one head. In a bucket for many sequences most programs would find nothing to
+do: it holds few long ones as well. To start one for each block that there might have been would take longer than to
+compute those that there are, so there are only as many programs as run at a time, and each takes one block after the
+other.
 """
 
 import triton
@@ -147,6 +148,7 @@ def ragged_attention_kernel(
     LATE_Q: tl.constexpr,
     STAGES: tl.constexpr,
     SEARCH: tl.constexpr,
+    LOOP: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     """Attend.
@@ -173,20 +175,33 @@ def ragged_attention_kernel(
             before the loop would cost more.
         STAGES: Blocks of keys on their way at a time.
         SEARCH: See `layout`.
+        LOOP: Whether a program takes one block after the other; else there is a program for each.
         EARLY: See `early`.
     """
-    num_blocks = used_blocks(cu_seqlens, num_sequences, BLOCK_M, SEARCH)
-    # Whatever the compiler moved out of this loop would take registers from those inside.
-    for number in tl.range(tl.program_id(0), num_blocks * HEADS, tl.num_programs(0), disable_licm=True):
-        # The last blocks come first: sequences come by length, and with a causal mask later queries see more keys.
-        block = num_blocks - 1 - number // HEADS
+    # The last blocks come first: sequences come by length, and with a causal mask later queries see more keys.
+    if LOOP:
+        num_blocks = used_blocks(cu_seqlens, num_sequences, BLOCK_M, SEARCH)
+        # Whatever the compiler moved out of this loop would take registers from those inside.
+        for number in tl.range(tl.program_id(0), num_blocks * HEADS, tl.num_programs(0), disable_licm=True):
+            block = num_blocks - 1 - number // HEADS
+            start, length, block = find_block(cu_seqlens, num_sequences, block, BLOCK_M, SEARCH)
+            wait_for_previous(EARLY)
+            let_next_start(EARLY)
+            if block * BLOCK_M < length:
+                _attend(
+                    query, key, value, output, start.to(tl.int64), length, block * BLOCK_M, number % HEADS,
+                    query_stride, key_stride, value_stride, scale,
+                    HEADS, GROUP, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
+                )  # fmt: skip
+        wait_for_previous(EARLY)  # without a block, too
+    else:
+        block = (tl.num_programs(0) - 1 - tl.program_id(0)) // HEADS
         start, length, block = find_block(cu_seqlens, num_sequences, block, BLOCK_M, SEARCH)
         wait_for_previous(EARLY)
         let_next_start(EARLY)
         if block * BLOCK_M < length:
             _attend(
-                query, key, value, output, start.to(tl.int64), length, block * BLOCK_M, number % HEADS,
+                query, key, value, output, start.to(tl.int64), length, block * BLOCK_M, tl.program_id(0) % HEADS,
                 query_stride, key_stride, value_stride, scale,
                 HEADS, GROUP, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
             )  # fmt: skip
-    wait_for_previous(EARLY)  # without a block, too
