@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         attention = options.attention or "auto"
         line = Measurement(*common, suite, *model, samples, attention=attention, **fields)  # type: ignore[arg-type]
         measurements.append(line)
+        write(options.machine, options.name, measurements)  # so that a run that is cut off leaves what it has
         print(line.summary(), flush=True)
 
     memory_mb = _memory_beyond_weights_mb(service.engine)
@@ -150,7 +151,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if service.engine.device.type == "cuda" and options.queries:
         samples = measure_while_capturing(config, 128, options.queries)
         note("captures", samples, len=128, batch=1, note="while graphs of other sizes are captured")
-    print(write(options.machine, options.name, measurements))
 
 
 def _memory_beyond_weights_mb(engine: Engine) -> float | None:

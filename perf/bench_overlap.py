@@ -10,11 +10,12 @@ of 512 tokens, and 32 clients that keep asking for one query. Writes figures, an
 import argparse
 import json
 import lzma
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +26,61 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import lazuli
 from lazuli.batch import RaggedBatch
 from lazuli.config import EngineConfig
+from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions
+from lazuli.request import EmbeddingPart
 from lazuli.service import EmbeddingService
 from measurement import RESULTS, Measurement, write
-from waiter import Waiter
 
 _WARM_UP_S = 3.0
 _RECORDED_S = {"documents": 1.5, "queries": 0.25}
 # Gaps shorter than this lie between two kernels, not for want of work.
 _JOINED_US = 2.0
 _KEPT_EVENTS = 20_000
+_DISTINCT = 64  # requests, asked again and again
 _STEP, _PACK = "lazuli.step", "lazuli.pack"
 
 _Span = tuple[float, float]
 
 
+class _Sender:
+    """Where the answer to one request goes."""
+
+    def __init__(self, answered: "queue.SimpleQueue[tuple[_Sender, Exception | None]]", lengths: list[int]) -> None:
+        """Report to a queue."""
+        self._answered = answered
+        self.lengths = lengths
+        self.start = time.perf_counter()
+
+    def prepare(self, part: EmbeddingPart) -> None:
+        """Nothing to get ready."""
+
+    def send(self, part: EmbeddingPart, *, final: bool) -> None:
+        """An answer of one part; the vectors are thrown away."""
+        self._answered.put((self, None))
+
+    def send_error(self, error: LazuliError | Exception) -> None:
+        """An error in its place."""
+        self._answered.put((self, error))
+
+
 class _Load:
-    """Clients that each wait for an answer and ask again."""
+    """Clients that each wait for an answer and ask again: one thread for all of them.
+
+    A thread for each would keep the interpreter from the engine's own, as clients of a server do not.
+    """
 
     def __init__(self, service: EmbeddingService, clients: int, make_lengths: Callable[[Any], list[int]]) -> None:
         self._service = service
-        self._make_lengths = make_lengths
-        self._stopped = threading.Event()
+        self._clients = clients
+        self._answered: queue.SimpleQueue[tuple[_Sender, Exception | None]] = queue.SimpleQueue()
+        self._stopped = False
         self.samples_ms: list[float] = []
         self.texts = self.tokens = 0
-        self._threads = [threading.Thread(target=self._ask, args=[number]) for number in range(clients)]
-        for thread in self._threads:
-            thread.start()
+        rng = np.random.default_rng(0)
+        self._requests = cycle([self._make_request(make_lengths(rng), rng) for _ in range(_DISTINCT)])
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
 
     def reset(self) -> None:
         """Count from now on."""
@@ -60,22 +89,33 @@ class _Load:
 
     def stop(self) -> None:
         """Let the clients finish."""
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join()
+        self._stopped = True
+        self._thread.join()
 
-    def _ask(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        while not self._stopped.is_set():
-            lengths = self._make_lengths(rng)
-            mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
-            ids = rng.integers(self._service.engine.limits.vocab_size, size=mask.shape, dtype=np.int32)
-            waiter, start = Waiter(), time.perf_counter()
-            self._service.submit(ids, mask.astype(np.int8), RequestOptions(), waiter)
-            waiter.wait()
-            self.samples_ms.append((time.perf_counter() - start) * 1e3)
-            self.texts += len(lengths)
-            self.tokens += sum(lengths)
+    def _make_request(self, lengths: list[int], rng: Any) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
+        ids = rng.integers(self._service.engine.limits.vocab_size, size=mask.shape, dtype=np.int32)
+        return ids, mask.astype(np.int8), lengths
+
+    def _run(self) -> None:
+        for _ in range(self._clients):
+            self._ask()
+        waiting = self._clients
+        while waiting:
+            sender, error = self._answered.get()
+            if error is not None:
+                raise error
+            self.samples_ms.append((time.perf_counter() - sender.start) * 1e3)
+            self.texts += len(sender.lengths)
+            self.tokens += sum(sender.lengths)
+            if self._stopped:
+                waiting -= 1
+            else:
+                self._ask()
+
+    def _ask(self) -> None:
+        ids, mask, lengths = next(self._requests)
+        self._service.submit(ids, mask, RequestOptions(), _Sender(self._answered, lengths))
 
 
 @contextmanager
@@ -218,10 +258,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{line.extra['host_work_while_gpu_busy_percent']:.0f} % of the host's work while it computes"
         )
         measurements.append(line)
+        write(options.machine, options.name, measurements)
         print(line.summary(), {key: round(value, 2) for key, value in line.extra.items()}, flush=True)
     print(service.engine.graph_counters)
     service.close()
-    print(write(options.machine, options.name, measurements))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ class Waiter:
         self._done = threading.Event()
         self._error: LazuliError | Exception | None = None
 
+    def prepare(self, part: EmbeddingPart) -> None:
+        """Nothing is to be prepared."""
+
     def send(self, part: EmbeddingPart, *, final: bool) -> None:
         """An answer of one part."""
         self._done.set()

@@ -20,6 +20,8 @@ from lazuli.request import EmbedRequest, Sequence
 
 _log = logging.getLogger(__name__)
 _Task = Callable[[], None]
+# A request with its rows, ascending, and their places in the batch.
+_Group = tuple[EmbedRequest, np.ndarray, np.ndarray]
 
 
 class ReplyPool:
@@ -43,7 +45,33 @@ class ReplyPool:
             sequences: The B sequences in the same order.
             on_arrival: Called once the device is done with the batch, before anything is sent.
         """
-        self._tasks.put(lambda: self._receive(result, sequences, on_arrival))
+        self._tasks.put(lambda: self.receive(result, sequences, on_arrival))
+
+    def receive(self, result: LazyTensor, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
+        """Wait for a batch in the calling thread, which delivers to the first of its requests.
+
+        While the device works, that answer is prepared; those of the others would keep the interpreter from whoever
+        queues the next batch.
+
+        Args:
+            result: As for `expect`.
+            sequences: Likewise.
+            on_arrival: Likewise.
+        """
+        groups = _by_request(sequences)
+        _prepare(groups[0][0])
+        try:
+            vectors = result.result()
+        except Exception as error:  # whatever it is, a request without an answer would hang for ever
+            for request, _, _ in groups:
+                self.fail(request, DeviceError(f"the device failed: {error}"))
+            return
+        finally:
+            on_arrival()
+        tasks = [_delivery(request, rows, vectors[places]) for request, rows, places in groups]
+        for task in tasks[1:]:
+            self._tasks.put(task)
+        tasks[0]()
 
     def fail(self, request: EmbedRequest, error: LazuliError) -> None:
         """Fail a request in the background."""
@@ -70,28 +98,19 @@ class ReplyPool:
             finally:
                 self._tasks.task_done()
 
-    def _receive(self, result: LazyTensor, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
-        groups = _by_request(sequences)
-        try:
-            vectors = result.result()
-        except Exception as error:  # whatever it is, a request without an answer would hang for ever
-            for request, _, _ in groups:
-                self.fail(request, DeviceError(f"the device failed: {error}"))
-            return
-        finally:
-            on_arrival()
-        tasks = [_delivery(request, rows, vectors[places]) for request, rows, places in groups]
-        for task in tasks[1:]:
-            self._tasks.put(task)
-        tasks[0]()
+
+def _prepare(request: EmbedRequest) -> None:
+    try:
+        request.prepare()
+    except Exception:  # the answer can do without, but not without what follows
+        _log.exception("an answer could not be prepared")
 
 
 def _delivery(request: EmbedRequest, rows: np.ndarray, vectors: np.ndarray) -> _Task:
     return lambda: request.deliver(rows, vectors)
 
 
-def _by_request(sequences: SequenceOf[Sequence]) -> list[tuple[EmbedRequest, np.ndarray, np.ndarray]]:
-    """Each request with its rows, ascending, and their places among the sequences."""
+def _by_request(sequences: SequenceOf[Sequence]) -> list[_Group]:
     groups: dict[int, list[tuple[int, int]]] = {}
     for place, sequence in enumerate(sequences):
         groups.setdefault(id(sequence.request), []).append((sequence.row, place))

@@ -55,6 +55,9 @@ class Sequence:
 class Sender(Protocol):
     """Where the answers of one request go."""
 
+    def prepare(self, part: EmbeddingPart) -> None:
+        """Get ready to send this very part, whose vectors will be filled in meanwhile."""
+
     def send(self, part: EmbeddingPart, *, final: bool) -> None:
         """Send vectors; nothing may follow a `final` part."""
 
@@ -65,7 +68,14 @@ class Sender(Protocol):
 class EmbedRequest(ABC):
     """A request of N rows; answered exactly once, or failed exactly once."""
 
-    def __init__(self, rows: SequenceOf[np.ndarray], options: RequestOptions, normalize: bool, sender: Sender) -> None:
+    def __init__(
+        self,
+        rows: SequenceOf[np.ndarray],
+        options: RequestOptions,
+        normalize: bool,
+        sender: Sender,
+        dimension: int | None = None,
+    ) -> None:
         """Wrap checked rows.
 
         Args:
@@ -73,12 +83,13 @@ class EmbedRequest(ABC):
             options: Of these, `dimensions` and `normalize` count here.
             normalize: The model's default for `options.normalize`.
             sender: Where the answer goes.
+            dimension: D of the model; without it nothing can be prepared.
         """
         self.normalize = normalize if options.normalize is None else options.normalize
         self.sequences = tuple(Sequence(self, row, ids) for row, ids in enumerate(rows))
         self.num_tokens = sum(map(len, rows))
-        self._token_count = np.fromiter(map(len, rows), dtype=np.int32, count=len(rows))
         self._dimensions = options.dimensions
+        self._width = options.dimensions or dimension
         self._sender = sender
         self._remaining = len(rows)
         self._lock = threading.Lock()
@@ -89,6 +100,9 @@ class EmbedRequest(ABC):
         """Whether the last word was sent: rows that still wait need not be computed."""
         return self._done
 
+    def prepare(self) -> None:  # noqa: B027 - not every kind has something to prepare
+        """Do what an answer needs beside its vectors; for the time in which the device computes them."""
+
     def deliver(self, rows: np.ndarray, vectors: np.ndarray) -> None:
         """Take the vectors of some rows; sends what can be sent.
 
@@ -97,18 +111,18 @@ class EmbedRequest(ABC):
             vectors: [K, D] float32; not kept after the call.
         """
         finite = np.isfinite(vectors)
-        if not finite.all():
+        if np.count_nonzero(finite) != finite.size:  # sooner than all(), which is a function of Python
             row = int(rows[np.argmin(finite.all(axis=1))])
             self.fail(NonFiniteError(f"embedding[{row}]: the model computed NaN or Inf, so there is no usable vector"))
             return
         # A cut vector of a row that was scaled on the device only needs scaling again.
-        part = EmbeddingPart(rows, self._cut(vectors), self._token_count[rows])
+        vectors = self._cut(vectors)
         with self._lock:
             if self._done:
                 return
             self._remaining -= len(rows)
             self._done = self._remaining == 0
-            self._answer(part, self._sender)
+            self._answer(rows, vectors)
 
     def fail(self, error: LazuliError) -> None:
         """End the request with an error, unless it has ended already."""
@@ -118,8 +132,8 @@ class EmbedRequest(ABC):
                 self._sender.send_error(error)
 
     @abstractmethod
-    def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
-        """Send or keep a part. The lock is held, so that the final part cannot overtake another."""
+    def _answer(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        """Send or keep vectors. The lock is held, so that the final part cannot overtake another."""
 
     def _cut(self, vectors: np.ndarray) -> np.ndarray:
         if self._dimensions is None:
@@ -135,22 +149,37 @@ class EmbedRequest(ABC):
 class UnaryRequest(EmbedRequest):
     """Answered in one piece once all rows are there."""
 
-    _gathered: np.ndarray | None = None
+    _whole: EmbeddingPart | None = None
 
-    def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
-        if self._gathered is None and self._done:  # all rows at once
-            sender.send(part, final=True)
-            return
-        if self._gathered is None:
-            self._gathered = np.empty((len(self.sequences), part.embedding.shape[1]), dtype=np.float32)
-        self._gathered[part.index] = part.embedding
+    def prepare(self) -> None:
+        """Lay out the answer, and let the sender see it."""
+        with self._lock:
+            if self._whole is None and self._width is not None and not self._done:
+                self._whole = self._lay_out(self._width)
+                self._sender.prepare(self._whole)
+
+    def _answer(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        if self._whole is None and self._done:  # all rows at once, and nothing was prepared
+            self._whole = EmbeddingPart(rows, vectors, _count_tokens(self.sequences))
+        else:
+            self._whole = self._whole or self._lay_out(vectors.shape[1])
+            self._whole.embedding[rows] = vectors
         if self._done:
-            index = np.arange(len(self.sequences), dtype=np.int32)
-            sender.send(EmbeddingPart(index, self._gathered, self._token_count), final=True)
+            self._sender.send(self._whole, final=True)
+
+    def _lay_out(self, width: int) -> EmbeddingPart:
+        num_rows = len(self.sequences)
+        embedding = np.empty((num_rows, width), dtype=np.float32)
+        return EmbeddingPart(np.arange(num_rows, dtype=np.int32), embedding, _count_tokens(self.sequences))
 
 
 class StreamRequest(EmbedRequest):
     """Answered in parts, each as soon as its batch is finished."""
 
-    def _answer(self, part: EmbeddingPart, sender: Sender) -> None:
-        sender.send(part, final=self._done)
+    def _answer(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+        token_count = _count_tokens([self.sequences[row] for row in rows])
+        self._sender.send(EmbeddingPart(rows, vectors, token_count), final=self._done)
+
+
+def _count_tokens(sequences: SequenceOf[Sequence]) -> np.ndarray:
+    return np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))

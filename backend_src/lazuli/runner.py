@@ -21,6 +21,7 @@ from lazuli.request import EmbedRequest, Sequence
 from lazuli.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
+_Take = Callable[[LazyTensor, SequenceOf[Sequence], Callable[[], None]], None]
 # How often to look whether something that can wait may be done: while there is some, and while there is none. After the
 # longer time without a request, another one is unlikely to come soon.
 _GAP_S = 0.02
@@ -72,13 +73,14 @@ class Runner:
         self._idle_thread = threading.Thread(target=self._use_idle_time, name="lazuli-idle", daemon=True)
         self._idle_thread.start()
 
-    def submit(self, request: EmbedRequest, *, may_step: bool = False) -> None:
+    def submit(self, request: EmbedRequest, *, may_step: bool = False, may_wait: bool = False) -> None:
         """Queue a request.
 
         Args:
             request: Its answer goes to its sender.
             may_step: Whether the calling thread may run it as a batch of its own, if nothing waits and a batch may be
                 on its way beside the runner's: to wake the runner takes as long as to queue the batch.
+            may_wait: Whether it may then wait for the result and deliver it, too.
 
         Raises:
             OverloadedError: If too much waits already.
@@ -91,7 +93,7 @@ class Runner:
                 self._slots.release()
                 raise
             if sequences is not None:
-                self._step(sequences)
+                self._step(sequences, self._replies.receive if may_wait else self._replies.expect)
                 return
             self._slots.release()
         self._scheduler.submit(request)
@@ -132,7 +134,7 @@ class Runner:
                 _log.exception("what was to be done in idle time failed")
                 more = False
 
-    def _step(self, sequences: SequenceOf[Sequence]) -> None:
+    def _step(self, sequences: SequenceOf[Sequence], take: _Take | None = None) -> None:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""
         self._stepped_at = time.monotonic()
         try:
@@ -146,7 +148,8 @@ class Runner:
             _log.exception("a batch of %d sequences, %d tokens failed", len(sequences), num_tokens)
             reason = str(error)
         else:
-            self._replies.expect(result, [sequences[row] for row in batch.order], self._slots.release)
+            take = take or self._replies.expect
+            take(result, [sequences[row] for row in batch.order], self._slots.release)
             return
         # Only here has the traceback let go of what the pass had allocated.
         self._isolate(sequences, reason)

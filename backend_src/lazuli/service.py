@@ -64,6 +64,7 @@ class EmbeddingService:
         sender: Sender,
         *,
         may_step: bool = False,
+        may_wait: bool = False,
     ) -> None:
         """Queue one request. The answer goes to `sender`.
 
@@ -74,6 +75,7 @@ class EmbeddingService:
             sender: Gets the answer, perhaps before this returns; not called if it raises.
             may_step: Whether this thread may queue the forward pass on the device, if that is idle. Not for one of
                 several requests that came together and could share a pass.
+            may_wait: Whether it may then also wait for the vectors and call `sender` itself.
 
         Raises:
             InputError: If the arrays or the options are unusable.
@@ -82,9 +84,10 @@ class EmbeddingService:
         """
         options.check_dimensions(self.engine.dimension)
         rows = split_rows(input_ids, attention_mask, self.engine.limits)
-        request = self._request_type(rows, options, self.engine.checkpoint.normalize, sender)
+        request = self._request_type(rows, options, self.engine.checkpoint.normalize, sender, self.engine.dimension)
         # On a CPU a step is the computation itself, which would hold up this thread.
-        self._runner.submit(request, may_step=may_step and self.engine.device.type == "cuda")
+        may_step = may_step and self.engine.device.type == "cuda"
+        self._runner.submit(request, may_step=may_step, may_wait=may_wait)
 
     def wait_for_room(self) -> None:
         """Block while too many tokens wait for more to be fetched."""

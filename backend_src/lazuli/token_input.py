@@ -10,6 +10,9 @@ import numpy as np
 
 from lazuli.errors import InputError
 
+# So few are looked at sooner as a list: where nothing ran for a while, numpy's `max` alone takes 0.02 ms.
+_FEW_IDS = 256
+
 
 @dataclass(frozen=True)
 class TokenLimits:
@@ -68,6 +71,9 @@ def _is_plain(input_ids: np.ndarray, mask: np.ndarray, limits: TokenLimits) -> b
     """Whether there is no padding and nothing to complain about, as with every single text: two passes tell."""
     if input_ids.shape[1] > limits.max_positions or mask.tobytes().count(1) != mask.size:
         return False
+    if input_ids.size <= _FEW_IDS:
+        ids = input_ids.ravel().tolist()
+        return bool(min(ids) >= 0 and max(ids) < limits.vocab_size)
     # Negative ids are large ones without a sign.
     return bool(input_ids.view(np.uint32).max() < limits.vocab_size)
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -165,12 +166,18 @@ def pad(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
     """
     if len(texts) == 1:
         row = np.array([texts[0].input_ids], dtype=np.int32)
-        return row, np.ones(row.shape, dtype=np.int8)
+        return row, _ones(row.shape[1])
     lengths = np.fromiter((len(text.input_ids) for text in texts), dtype=np.int64, count=len(texts))
     attention_mask = np.arange(lengths.max())[None, :] < lengths[:, None]
     input_ids = np.zeros(attention_mask.shape, dtype=np.int32)
     input_ids[attention_mask] = np.concatenate([text.input_ids for text in texts])
     return input_ids, attention_mask.astype(np.int8)
+
+
+@lru_cache(maxsize=1024)
+def _ones(length: int) -> np.ndarray:
+    """[1, length] int8: kept, so not to be written to. Not marked so, as Triton asks for arrays that could be."""
+    return np.ones((1, length), dtype=np.int8)
 
 
 def decode_texts(values: np.ndarray, name: str = "text") -> list[str]:

@@ -219,6 +219,9 @@ class Sender:
     def __init__(self):
         self.parts, self.error, self.ended = [], None, threading.Event()
 
+    def prepare(self, part):
+        pass
+
     def send(self, part, *, final):
         self.parts.append(part)
         if final:

@@ -28,7 +28,11 @@ class RecordingSender:
         self.finals: list[bool] = []
         self.errors: list[LazuliError] = []
         self.after_end: list[Any] = []
+        self.prepared: list[EmbeddingPart] = []
         self._ended = threading.Event()
+
+    def prepare(self, part: EmbeddingPart) -> None:
+        self.prepared.append(part)
 
     def send(self, part: EmbeddingPart, *, final: bool) -> None:
         if self._ended.is_set():

@@ -7,6 +7,7 @@ import pytest
 from lazuli.batch import RaggedBatch
 from lazuli.errors import DeviceError
 from lazuli.lazy_tensor import LazyTensor
+from lazuli.options import RequestOptions
 from lazuli.reply import ReplyPool
 from lazuli.request import StreamRequest, UnaryRequest
 
@@ -171,3 +172,40 @@ def test_the_order_of_a_batch_leads_back_to_the_rows(pool, make_request, make_se
     values = np.diff(batch.cu_seqlens)[:, None]  # a vector says how long its sequence was
     pool.expect(FakeTensor(values), [request.sequences[row] for row in batch.order], lambda: None)
     assert sender.wait().embedding().tolist() == [[3], [1], [2]]
+
+
+def test_receive_delivers_in_the_calling_thread(pool, make_request):
+    class Sender:
+        def send(self, part, *, final):
+            threads.append(threading.get_ident())
+
+    threads, freed = [], []
+    request = make_request(2, sender=Sender())
+    pool.receive(FakeTensor([[1]]), request.sequences, lambda: freed.append(True))
+    assert threads == [threading.get_ident()]
+    assert freed == [True]
+
+
+def test_an_answer_is_prepared_before_its_vectors_are_there(pool, make_sender):
+    sender = make_sender()
+    request = UnaryRequest([np.ones(3, np.int32)], RequestOptions(), False, sender, 1)
+    tensor = FakeTensor([[7]], arrived=False)
+    prepared = threading.Event()
+    sender.prepare = lambda part: prepared.set()
+    pool.expect(tensor, request.sequences, lambda: None)
+    assert prepared.wait(PATIENCE_S)
+    tensor.arrived.set()
+    assert sender.wait().embedding().tolist() == [[7]]
+
+
+def test_an_answer_that_cannot_be_prepared_is_sent_all_the_same(pool, make_sender, caplog):
+    def fail(part):
+        raise RuntimeError("odd")
+
+    sender = make_sender()
+    sender.prepare = fail
+    request = UnaryRequest([np.ones(3, np.int32)], RequestOptions(), False, sender, 1)
+    with caplog.at_level(logging.ERROR, logger="lazuli.reply"):
+        pool.receive(FakeTensor([[7]]), request.sequences, lambda: None)
+    assert sender.wait().embedding().tolist() == [[7]]
+    assert "could not be prepared" in caplog.text

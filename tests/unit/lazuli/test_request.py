@@ -76,6 +76,44 @@ class TestUnary:
         assert sender.embedding().tolist() == vectors(0, 1).tolist()
 
 
+class TestPrepare:
+    def prepare(self, sender, num_rows=2, **options):
+        request = UnaryRequest([rows(1, 2)] * num_rows, RequestOptions(**options), False, sender, 2)
+        request.prepare()
+        return request
+
+    def test_the_very_part_that_was_prepared_is_sent(self, sender):
+        request = self.prepare(sender)
+        assert not sender.parts
+        request.prepare()
+        assert len(sender.prepared) == 1
+        for row in (1, 0):
+            request.deliver(rows(row), vectors(row))
+        assert sender.parts[0] is sender.prepared[0]
+        assert sender.embedding().tolist() == vectors(0, 1).tolist()
+        assert sender.parts[0].token_count.tolist() == [2, 2]
+
+    def test_its_vectors_have_the_length_that_was_asked_for(self, sender):
+        request = self.prepare(sender, 1, dimensions=1)
+        assert sender.prepared[0].embedding.shape == (1, 1)
+        request.deliver(rows(0), vectors(3))
+        assert sender.parts[0].embedding.tolist() == [[3]]
+
+    def test_nothing_for_a_request_that_has_failed(self, sender):
+        request = UnaryRequest([rows(1)], RequestOptions(), False, sender, 2)
+        request.fail(DeviceError("why"))
+        request.prepare()
+        assert not sender.prepared
+
+    def test_nothing_where_the_length_is_not_known(self, make_request, sender):
+        make_request(1, sender=sender).prepare()
+        assert not sender.prepared
+
+    def test_parts_are_not_known_ahead(self, sender):
+        StreamRequest([rows(1)], RequestOptions(), False, sender, 2).prepare()
+        assert not sender.prepared
+
+
 class TestStream:
     def test_each_part_is_sent_at_once_and_the_last_is_final(self, make_request, sender):
         request = make_request(5, 6, 7, cls=StreamRequest, sender=sender)

@@ -206,6 +206,16 @@ class TestSteppingInTheCallingThread:
             assert sender.wait().embedding().tolist() == [[tag, 2], [tag, 1]]
         assert steppers[0] == threading.get_ident()
 
+    def test_it_delivers_if_it_may_wait(self, runner, make_request):
+        class Sender:
+            def send(self, part, *, final):
+                threads.append(threading.get_ident())
+
+        threads = []
+        for _ in range(3):  # each gives its slot back
+            runner.submit(make_request(2, sender=Sender()), may_step=True, may_wait=True)
+        assert threads == [threading.get_ident()] * 3
+
     def test_not_if_it_may_not(self, runner, steppers, make_request):
         runner.submit(make_request(1))
         runner.close()

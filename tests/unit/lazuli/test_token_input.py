@@ -70,6 +70,17 @@ def test_an_id_outside_the_vocabulary_is_named(identifier):
     assert message == f"input_ids[1][1]: {identifier}, but the vocabulary has ids 0 to 99"
 
 
+@pytest.mark.parametrize("identifier", [-1, 100, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("length", [1, 256, 257])
+def test_an_id_outside_the_vocabulary_is_named_in_rows_without_padding(identifier, length):
+    limits = TokenLimits(vocab_size=100, max_positions=300)
+    ids = np.full((1, length), 99, dtype=np.int32)
+    assert [row.tolist() for row in split_rows(ids, np.ones(ids.shape, np.int8), limits)] == ids.tolist()
+    ids[0, -1] = identifier
+    with pytest.raises(InputError, match=rf"input_ids\[0\]\[{length - 1}\]: {identifier}, but"):
+        split_rows(ids, np.ones(ids.shape, np.int8), limits)
+
+
 @pytest.mark.parametrize(
     ("mask", "column"), [([1, 0, 1, 1], 1), ([1, 1, 0, 1], 2), ([0, 1, 0, 1], 2), ([1, 0, 0, 1], 1)]
 )

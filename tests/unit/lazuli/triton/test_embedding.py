@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+import torch
 
-from lazuli.errors import ConfigError
+from lazuli.errors import ConfigError, DeviceError
 
 
 @pytest.fixture
@@ -88,11 +89,12 @@ def test_an_unexpected_error_is_an_answer_too(start, pb_utils, monkeypatch):
         raise KeyError("odd")
 
     monkeypatch.setattr(model._service, "submit", fail)
-    request = ask(pb_utils, 2)
-    model.execute([request])
-    sender = request.wait()
-    assert sender.responses[0].error.code == pb_utils.TritonError.INTERNAL
-    assert sender.responses[0].error.message() == "unexpected KeyError: 'odd'"
+    requests = [ask(pb_utils, 2) for _ in range(2)]
+    model.execute(requests)
+    alone = model.execute([ask(pb_utils, 2)])
+    for response in [*alone, *(request.wait().responses[0] for request in requests)]:
+        assert response.error.code == pb_utils.TritonError.INTERNAL
+        assert response.error.message() == "unexpected KeyError: 'odd'"
 
 
 @pytest.mark.parametrize(("num_requests", "may_step"), [(1, True), (2, False)])
@@ -100,7 +102,9 @@ def test_only_a_request_that_came_alone_may_be_stepped_at_once(start, pb_utils, 
     model, seen = start(), []
     submit = model._service.submit
     monkeypatch.setattr(
-        model._service, "submit", lambda *args, may_step: seen.append(may_step) or submit(*args, may_step=may_step)
+        model._service,
+        "submit",
+        lambda *args, may_step, may_wait: seen.append(may_step) or submit(*args, may_step=may_step, may_wait=may_wait),
     )
     requests = [ask(pb_utils, 2) for _ in range(num_requests)]
     model.execute(requests)
@@ -114,7 +118,7 @@ def test_room_is_waited_for_unless_more_may_wait_in_tritons_queue(start, pb_util
     model, waited = start(), []
     model._max_rows = 1024
     monkeypatch.setattr(model._service, "wait_for_room", lambda: waited.append(True))
-    monkeypatch.setattr(model._service, "submit", lambda *args, may_step: None)
+    monkeypatch.setattr(model._service, "submit", lambda *args, **permissions: None)
     model.execute([ask(pb_utils, *[1] * rows)])
     assert waited == [True] * waits
 
@@ -144,9 +148,99 @@ def test_finalize_answers_what_is_left_and_then_nothing_enters(start, pb_utils):
     model.execute(requests)
     model.finalize()
     assert all(request.sender.ended.is_set() for request in requests)
-    late = ask(pb_utils, 2)
-    model.execute([late])
-    assert late.wait().responses[0].error.code == pb_utils.TritonError.UNAVAILABLE
+    (response,) = model.execute([ask(pb_utils, 2)])
+    assert response.error.code == pb_utils.TritonError.UNAVAILABLE
+
+
+class TestReturning:
+    """A request that comes alone and is run by the thread inside `execute()`, as on a GPU."""
+
+    @pytest.fixture
+    def start(self, start, monkeypatch):
+        def start_stepping(decoupled=None, **parameters):
+            model = start(decoupled, **parameters)
+            monkeypatch.setattr(model._service.engine, "device", torch.device("cuda"))
+            return model
+
+        return start_stepping
+
+    @staticmethod
+    def forget_the_last(model):
+        model._returned_at = model._overlapped_at = float("-inf")
+
+    def test_its_response_is_returned(self, start, pb_utils):
+        model = start()
+        for lengths in ([5], [3, 7, 1]):
+            self.forget_the_last(model)
+            request, same = (ask(pb_utils, *lengths) for _ in range(2))
+            (response,) = model.execute([request])
+            assert not request.sender.responses
+            model.execute([same, ask(pb_utils, 2)])
+            sent = same.wait().responses[0]
+            assert set(response.tensors) == {"embedding", "token_count"}
+            np.testing.assert_allclose(response.tensors["embedding"], sent.tensors["embedding"], atol=1e-6)
+            assert response.tensors["token_count"].tolist() == [[length] for length in lengths]
+
+    def test_an_error_is_returned(self, start, pb_utils):
+        (response,) = start().execute([ask(pb_utils, 129)])
+        assert response.error.message().startswith("input_ids[0]: 129 tokens")
+
+    def test_not_soon_after_the_last_was_returned(self, start, pb_utils, monkeypatch):
+        """It waited in Triton's queue, so others may come while it runs."""
+        now = 1000.0
+        monkeypatch.setattr("lazuli.triton.embedding.time.monotonic", lambda: now)
+        model, requests = start(), [ask(pb_utils, 5) for _ in range(4)]
+        seen = []
+        for request, pause in zip(requests, (1.0, 0.0002, 0.09, 0.1), strict=True):
+            now += pause
+            seen.append(model.execute([request]) is not None)
+            if not seen[-1]:
+                assert request.wait().flags == [1]
+        assert seen == [True, False, False, True]
+
+    def test_not_after_several_came_together(self, start, pb_utils):
+        model, requests = start(), [ask(pb_utils, 5) for _ in range(3)]
+        model.execute(requests[:2])
+        for request in requests[:2]:
+            request.wait()
+        assert model.execute(requests[2:]) is None
+        assert requests[2].wait().flags == [1]
+
+    def test_not_while_the_one_before_is_unanswered(self, start, pb_utils, monkeypatch):
+        model, requests = start(), [ask(pb_utils, 5) for _ in range(2)]
+        submit = model._service.submit
+        monkeypatch.setattr(model._service, "submit", lambda *args, **permissions: None)
+        model.execute(requests[:1])
+        monkeypatch.setattr(model._service, "submit", submit)
+        assert model.execute(requests[1:]) is None
+        assert requests[1].wait().flags == [1]
+
+    def test_a_decoupled_model_returns_nothing(self, start, pb_utils):
+        requests = [ask(pb_utils, 5), ask(pb_utils, 129)]
+        model = start(True)
+        for request in requests:
+            self.forget_the_last(model)
+            assert model.execute([request]) is None
+            assert request.wait().flags == [1]
+
+    @pytest.mark.parametrize("broken", ["step", "result"])
+    def test_a_failure_of_the_device_is_an_answer(self, start, pb_utils, monkeypatch, broken):
+        class Lost:
+            def result(self):
+                raise RuntimeError("lost")
+
+        def step(batch):
+            if broken == "step":
+                raise RuntimeError("lost")
+            return Lost()
+
+        model = start()
+        monkeypatch.setattr(model._service.engine, "step", step)
+        request = ask(pb_utils, 5)
+        assert model.execute([request]) is None
+        error = request.wait().responses[0].error
+        assert "lost" in error.message()
+        assert error.code == getattr(pb_utils.TritonError, DeviceError.triton_code)
 
 
 def test_a_bad_parameter_stops_the_model_from_loading(start):
