@@ -12,6 +12,7 @@ from typing import Any
 from lazuli.errors import OptionError
 
 TRUNCATIONS = ("none", "end", "start")
+INPUT_TYPES = ("query", "document")
 # Set by clients and by the server itself; not ours to judge.
 _RESERVED_PREFIXES = ("triton_", "sequence_", "binary_data", "ragged_")
 # Callers repeat themselves; of longer texts, which hold an instruction, no copies are kept.
@@ -25,6 +26,7 @@ class RequestOptions:
     Attributes:
         prompt_name: Name of a prompt of the checkpoint, put before each text.
         instruction: Free text, put before each text by the model's instruction template.
+        input_type: `query` or `document`: the prompt that the checkpoint has for those, if it has one.
         truncate: What happens to a text that is too long: `none` is an error, `end` and `start` cut there.
         dimensions: Keep this many leading dimensions (then normalise).
         normalize: Whether vectors are scaled to unit length.
@@ -35,6 +37,7 @@ class RequestOptions:
     truncate: str = "none"
     dimensions: int | None = None
     normalize: bool | None = None
+    input_type: str | None = None
 
     @classmethod
     def from_json(cls, text: str) -> "RequestOptions":
@@ -64,11 +67,13 @@ def _parse(text: str) -> RequestOptions:
             chosen[name] = _CHECKS[name](name, value)
         elif not name.startswith(_RESERVED_PREFIXES):
             raise OptionError(f"unknown parameter {name!r}; known: {', '.join(sorted(known))}")
-    if chosen.get("prompt_name") is not None and chosen.get("instruction") is not None:
-        raise OptionError("prompt_name and instruction: only one of them can be given")
+    given = [name for name in _EXCLUSIVE if name in chosen]
+    if len(given) > 1:
+        raise OptionError(f"{' and '.join(given)}: only one of them can be given")
     return RequestOptions(**chosen)
 
 
+_EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 _parse_again = lru_cache(maxsize=256)(_parse)
 
 
@@ -78,9 +83,10 @@ def _check_text(name: str, value: Any) -> str:
     return value
 
 
-def _check_truncate(name: str, value: Any) -> str:
-    if value not in TRUNCATIONS:
-        raise OptionError(f"{name}: must be one of {', '.join(TRUNCATIONS)}, got {_show(value)}")
+def _check_choice(name: str, value: Any) -> str:
+    choices = _CHOICES[name]
+    if value not in choices:
+        raise OptionError(f"{name}: must be one of {', '.join(choices)}, got {_show(value)}")
     return str(value)
 
 
@@ -101,10 +107,12 @@ def _show(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+_CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES}
 _CHECKS = {
     "prompt_name": _check_text,
     "instruction": _check_text,
-    "truncate": _check_truncate,
+    "truncate": _check_choice,
+    "input_type": _check_choice,
     "dimensions": _check_dimensions,
     "normalize": _check_bool,
 }

@@ -10,6 +10,12 @@ from lazuli.config import DEFAULT_INSTRUCTION_TEMPLATE
 from lazuli.errors import ConfigError, OptionError
 from lazuli.options import RequestOptions
 
+# What checkpoints call their prompts for an input type; of several, the first counts.
+INPUT_TYPE_PROMPTS = {
+    "query": ("query", "search_query", "s2p_query", "retrieval.query", "Retrieval-query"),
+    "document": ("document", "passage", "search_document", "retrieval.passage", "Retrieval-document"),
+}
+
 
 @dataclass(frozen=True)
 class Template:
@@ -17,7 +23,7 @@ class Template:
 
     Attributes:
         prompts: Prompt name to the string put before each text.
-        default_prompt_name: The prompt for requests that name neither a prompt nor an instruction.
+        default_prompt_name: The prompt for requests that name neither a prompt, an instruction nor an input type.
         instruction_template: Holds `{instruction}` and `{text}` once each.
     """
 
@@ -39,12 +45,19 @@ class Template:
             before, after = self.instruction_template.split("{text}")
             instruction = options.instruction
             return before.replace("{instruction}", instruction), after.replace("{instruction}", instruction)
+        if options.input_type is not None:
+            return self._of_input_type(options.input_type), ""
         name = options.prompt_name if options.prompt_name is not None else self.default_prompt_name
         if name is None:
             return "", ""
         if name not in self.prompts:
             raise OptionError(f"prompt_name: {name!r} is not known; this model has {self._names()}")
         return self.prompts[name], ""
+
+    def _of_input_type(self, input_type: str) -> str:
+        """The prompt, or none: many models take queries and documents alike, or only the former with a prompt."""
+        known = [name for name in INPUT_TYPE_PROMPTS[input_type] if name in self.prompts]
+        return self.prompts[known[0]] if known else ""
 
     def _names(self) -> str:
         return ", ".join(repr(name) for name in sorted(self.prompts)) or "no prompts"

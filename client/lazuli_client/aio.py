@@ -93,9 +93,10 @@ class AsyncLazuliClient:
         truncate: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        input_type: str | None = None,
     ) -> Embeddings:
         """Embed a text or many; as `LazuliClient.embed`."""
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
         return await anext(self.embed_batches([texts], options))
 
     def embed_batches(
@@ -120,10 +121,11 @@ class AsyncLazuliClient:
         truncate: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        input_type: str | None = None,
     ) -> AsyncIterator[Part]:
         """Embed a stream of texts, which may be asynchronous; as `LazuliClient.embed_iter`."""
         check_stream(texts, may_be_async=True)
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
         if not self._transport().has_streams:
             raise no_streams_over_http()
         return self._stream(self._chunks(texts), Ledger(self._settings, options.parameters()))

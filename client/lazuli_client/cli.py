@@ -53,6 +53,13 @@ class Truncation(StrEnum):
     START = "start"
 
 
+class InputType(StrEnum):
+    """What texts are."""
+
+    QUERY = "query"
+    DOCUMENT = "document"
+
+
 Url = Annotated[str | None, typer.Option(help="host:port of the server; localhost:8001, or localhost:8000 for http.")]
 ProtocolOption = Annotated[ProtocolName, typer.Option(help="Protocol to the server.")]
 Column = Annotated[str, typer.Option(help="Name of the text column in .jsonl, .csv and .parquet.")]
@@ -97,6 +104,9 @@ def embed(
     keep: Annotated[list[str] | None, typer.Option(help="Another column to carry along; may be repeated.")] = None,
     prompt_name: Annotated[str | None, typer.Option(help="Prompt of the model, put before each text.")] = None,
     instruction: Annotated[str | None, typer.Option(help="Free text for the model's instruction template.")] = None,
+    input_type: Annotated[
+        InputType | None, typer.Option(help="What the texts are: the model's prompt for those, if it has one.")
+    ] = None,
     truncate: Annotated[
         Truncation, typer.Option(help="Where to cut a text that is too long; none makes it an error.")
     ] = Truncation.END,
@@ -122,7 +132,8 @@ def embed(
     An interrupted job leaves OUT.parts beside OUT: the same command goes on where it stopped.
     """
     with _one_line_errors("interrupted; the same command goes on where it stopped"):
-        options = EmbedOptions(prompt_name, instruction, truncate.value, dimensions, normalize)
+        kind = None if input_type is None else input_type.value
+        options = EmbedOptions(prompt_name, instruction, truncate.value, dimensions, normalize, kind)
         job = jobs.Job(Source(file, column, _others(keep, column)), out, options, batch_size)
         client = open_client(
             url, protocol, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
@@ -140,7 +151,9 @@ def search(
     url: Url = None,
     protocol: ProtocolOption = ProtocolName.GRPC,
     column: Column = "text",
-    prompt_name: Annotated[str | None, typer.Option(help="Prompt of the model for the query.")] = None,
+    prompt_name: Annotated[
+        str | None, typer.Option(help="Prompt for the query; by default the model's for queries, if it has one.")
+    ] = None,
     batch_size: BatchSize = 64,
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
@@ -148,7 +161,8 @@ def search(
 ) -> None:
     """Print the lines of FILE nearest to QUERY.
 
-    FILE is embedded, unless it holds vectors already: then only QUERY is.
+    FILE is embedded, with the model's prompt for documents if it has one, unless it holds vectors already: then only
+    QUERY is.
     """
     with _one_line_errors("interrupted"):
         client = open_client(

@@ -106,6 +106,7 @@ class LazuliClient:
         truncate: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        input_type: str | None = None,
     ) -> Embeddings:
         """Embed a text or many; the order is kept. `EmbedOptions` describes the options.
 
@@ -113,7 +114,7 @@ class LazuliClient:
             InvalidInputError: If there is no text, or one cannot be embedded; `row` tells which.
             LazuliError: One of the others of `errors.py`.
         """
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
         return self._gather(text_requests(self._settings, [texts], options))
 
     def embed_batches(
@@ -152,6 +153,7 @@ class LazuliClient:
         truncate: str | None = None,
         dimensions: int | None = None,
         normalize: bool | None = None,
+        input_type: str | None = None,
     ) -> Iterator[Part]:
         """Embed a stream of texts; yields parts as the server finishes them, each row exactly once.
 
@@ -163,7 +165,7 @@ class LazuliClient:
             LazuliError: What failed, with the rows of the failed request.
         """
         check_stream(texts)
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize)
+        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
         if not self._transport.has_streams:
             raise no_streams_over_http()
         splitter: Splitter[str] = Splitter(self._settings.rows_per_request, self._settings.chars_per_request)

@@ -145,7 +145,9 @@ _CONNECTION_TROUBLE = re.compile(
 # Triton 24.10 sends no status code with an error inside a stream, so the words must do. First match wins; the
 # messages that may quote a caller's words come first, known by how they begin.
 _FRAME = r"^(in ensemble '[^']*', )?(\[request id: [^\]]*\] )?"
-_FIELDS = r"(text|input_ids|attention_mask|prompt_name|instruction|truncate|dimensions|normalize)(\[|:| and )"
+_FIELDS = (
+    r"(text|input_ids|attention_mask|prompt_name|instruction|truncate|dimensions|normalize|input_type)(\[|:| and )"
+)
 _BY_WORDS: tuple[tuple[re.Pattern[str], type[LazuliError]], ...] = (
     (re.compile(rf"{_FRAME}({_FIELDS}|unknown parameter|inference request batch-size)"), InvalidInputError),
     (re.compile(rf"{_FRAME}(embedding\[|the forward pass failed|the device failed)"), ServerError),

@@ -4,7 +4,7 @@ Takes what the caller passed, returns the parameters to send. An option that is 
 model's own default holds. Does not know which prompts or dimensions the model has: the server says.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +13,8 @@ import numpy as np
 from lazuli_client.errors import InvalidInputError
 
 TRUNCATIONS = ("none", "end", "start")
+INPUT_TYPES = ("query", "document")
+_EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 MAX_DIMENSIONS = 2**31 - 1  # what the server takes
 
 
@@ -22,10 +24,12 @@ class EmbedOptions:
 
     Attributes:
         prompt_name: Name of a prompt of the checkpoint, put before each text.
-        instruction: Free text for the model's instruction template; excludes `prompt_name`.
+        instruction: Free text for the model's instruction template.
         truncate: A text that is too long: `none` is an error, `end` and `start` cut there.
         dimensions: Keep this many leading dimensions.
         normalize: Whether vectors are scaled to unit length.
+        input_type: `query` or `document`: the prompt that the checkpoint has for those, if it has one. Of this,
+            `prompt_name` and `instruction` only one can be given.
 
     Raises:
         InvalidInputError: If a value can not be right for any model.
@@ -36,23 +40,24 @@ class EmbedOptions:
     truncate: str | None = None
     dimensions: int | None = None
     normalize: bool | None = None
+    input_type: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt_name", "instruction"):
             _check(name, getattr(self, name), (str,), "a string")
             _check_characters(name, getattr(self, name))
         _check("normalize", self.normalize, (bool, np.bool_), "True or False")
-        if self.prompt_name is not None and self.instruction is not None:
-            raise InvalidInputError("prompt_name and instruction: only one of them can be given")
-        if self.truncate is not None and self.truncate not in TRUNCATIONS:
-            raise InvalidInputError(f"truncate: must be one of {', '.join(TRUNCATIONS)}, got {self.truncate!r}")
+        given = [name for name in _EXCLUSIVE if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidInputError(f"{' and '.join(given)}: only one of them can be given")
+        _check_choice("truncate", self.truncate, TRUNCATIONS)
+        _check_choice("input_type", self.input_type, INPUT_TYPES)
         if self.dimensions is not None:
             _check_dimensions(self.dimensions)
 
     def parameters(self) -> dict[str, str | int | bool]:
         """The request parameters, without those that are None."""
-        names = ("prompt_name", "instruction", "truncate", "dimensions", "normalize")
-        values = {name: getattr(self, name) for name in names}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.dimensions is not None:
             values["dimensions"] = int(self.dimensions)  # numpy's types are not among Triton's
         if self.normalize is not None:
@@ -63,6 +68,11 @@ class EmbedOptions:
 def _check(name: str, value: Any, kinds: tuple[type, ...], wanted: str) -> None:
     if value is not None and not isinstance(value, kinds):
         raise InvalidInputError(f"{name}: must be {wanted}, got {value!r}")
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise InvalidInputError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _check_characters(name: str, value: str | None) -> None:

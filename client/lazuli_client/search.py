@@ -53,12 +53,14 @@ def search(
         query: The query.
         k: How many rows.
         column: Name of the text column.
-        prompt_name: Prompt of the query; the file's texts get none.
+        prompt_name: Prompt of the query; None takes the model's for queries, if it has one, and the file's texts get
+            that for documents.
 
     Raises:
         FileError: If the file cannot be read, or its vectors do not fit the model's.
     """
-    corpus = _stored(path, column) or _embedded(client, path, column)
+    document_type = "document" if prompt_name is None else None
+    corpus = _stored(path, column) or _embedded(client, path, column, document_type)
     hits: list[Hit] = []
     wanted: NDArray[np.float32] | None = None
     first_row = 0
@@ -76,9 +78,10 @@ def search(
 def _embed_query(
     client: LazuliClient, query: str, width: int, prompt_name: str | None, path: Path
 ) -> NDArray[np.float32]:
-    vector = client.embed(query, prompt_name=prompt_name).embeddings
+    input_type = "query" if prompt_name is None else None
+    vector = client.embed(query, prompt_name=prompt_name, input_type=input_type).embeddings
     if vector.shape[1] > width:  # the file was embedded with fewer dimensions
-        vector = client.embed(query, prompt_name=prompt_name, dimensions=width).embeddings
+        vector = client.embed(query, prompt_name=prompt_name, input_type=input_type, dimensions=width).embeddings
     if vector.shape[1] != width:
         raise FileError(f"{path}: its vectors have {width} dimensions, those of the server {vector.shape[1]}")
     unit: NDArray[np.float32] = _unit(vector)[0]
@@ -90,7 +93,7 @@ def _unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(matrix / np.where(lengths == 0, 1, lengths), np.float32)
 
 
-def _embedded(client: LazuliClient, path: Path, column: str) -> Corpus:
+def _embedded(client: LazuliClient, path: Path, column: str, input_type: str | None) -> Corpus:
     kept: list[list[str | None]] = []
 
     def texts() -> Iterator[list[str]]:
@@ -98,7 +101,7 @@ def _embedded(client: LazuliClient, path: Path, column: str) -> Corpus:
             kept.append(batch.column(0).to_pylist())
             yield batch.column(0).to_pylist()
 
-    for result in client.embed_batches(texts(), EmbedOptions(truncate="end")):
+    for result in client.embed_batches(texts(), EmbedOptions(truncate="end", input_type=input_type)):
         yield kept.pop(0), result.embeddings
 
 

@@ -43,6 +43,7 @@ BAD_TEXTS = {
     "dimensions-bool": (["a"], {"dimensions": True}, ["dimensions", "true"]),
     "normalize-text": (["a"], {"normalize": "yes"}, ["normalize", "yes"]),
     "prompt-unknown": (["a"], {"prompt_name": "nope"}, ["prompt_name", "nope"]),
+    "input-type-unknown": (["a"], {"input_type": "passage"}, ["input_type", "query, document", "passage"]),
     "prompt-number": (["a"], {"prompt_name": 7}, ["prompt_name", "7"]),
     "prompt-and-instruction": (
         ["a"],

@@ -77,6 +77,14 @@ def test_prompts_of_the_checkpoint(poisoned_server, sentence_transformer, name):
         assert_same_vectors(door(poisoned_server, texts, prompt_name=name)[0], expected)
 
 
+@pytest.mark.parametrize(("input_type", "prefix"), [("query", "query: "), ("document", "")])
+def test_the_input_type_takes_the_prompt_that_there_is(poisoned_server, sentence_transformer, input_type, prefix):
+    texts = ["how tall is a giraffe"]
+    expected = sentence_transformer.encode([prefix + text for text in texts], show_progress_bar=False)
+    for door in DOORS.values():
+        assert_same_vectors(door(poisoned_server, texts, input_type=input_type)[0], expected)
+
+
 def test_an_unknown_prompt_is_refused_with_those_there_are(poisoned_server):
     with pytest.raises(InferenceServerException, match="'document' is not known; this model has 'query', 'title'"):
         grpc_infer(poisoned_server, ["a"], prompt_name="document")

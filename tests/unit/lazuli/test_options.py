@@ -25,6 +25,8 @@ def test_nothing_gives_the_defaults(text):
         ("truncate", "none"),
         ("truncate", "end"),
         ("truncate", "start"),
+        ("input_type", "query"),
+        ("input_type", "document"),
         ("dimensions", 1),
         ("dimensions", 384),
         ("normalize", True),
@@ -39,7 +41,7 @@ def test_each_option(name, value):
 def test_an_unknown_name_is_named_with_the_known_ones(name):
     with pytest.raises(OptionError) as caught:
         parse(**{name: 1})
-    known = "dimensions, instruction, normalize, prompt_name, truncate"
+    known = "dimensions, input_type, instruction, normalize, prompt_name, truncate"
     assert str(caught.value) == f"unknown parameter {name!r}; known: {known}"
 
 
@@ -60,6 +62,8 @@ def test_reserved_names_are_passed_over(name):
         ("truncate", "END", 'truncate: must be one of none, end, start, got "END"'),
         ("truncate", "", 'truncate: must be one of none, end, start, got ""'),
         ("truncate", ["end"], 'truncate: must be one of none, end, start, got ["end"]'),
+        ("input_type", "passage", 'input_type: must be one of query, document, got "passage"'),
+        ("input_type", 1, "input_type: must be one of query, document, got 1"),
         ("dimensions", 0, "dimensions: must be a positive integer, got 0"),
         ("dimensions", -3, "dimensions: must be a positive integer, got -3"),
         ("dimensions", True, "dimensions: must be a positive integer, got true"),
@@ -94,9 +98,12 @@ def test_a_refusal_is_not_kept():
             parse(dimensions=0)
 
 
-def test_prompt_name_and_instruction_exclude_each_other():
-    with pytest.raises(OptionError, match="prompt_name and instruction: only one"):
-        parse(prompt_name="query", instruction="")
+@pytest.mark.parametrize(
+    "names", [("prompt_name", "instruction"), ("prompt_name", "input_type"), ("instruction", "input_type")]
+)
+def test_what_is_put_before_texts_is_said_once(names):
+    with pytest.raises(OptionError, match=f"{names[0]} and {names[1]}: only one"):
+        parse(**dict.fromkeys(names, "query"))
 
 
 def test_dimensions_up_to_the_vector_length():

@@ -52,3 +52,18 @@ def test_the_instruction_template(template, expected):
 def test_braces_in_an_instruction_are_no_format_fields(instruction):
     template = Template({}, None, "a {instruction} b {text} c")
     assert template.around(RequestOptions(instruction=instruction)) == (f"a {instruction} b ", " c")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "query", "document"),
+    [
+        ({"query": "q: ", "document": "d: "}, "q: ", "d: "),
+        ({"query": "q: ", "passage": "p: "}, "q: ", "p: "),
+        ({"query": "q: ", "other": "o: "}, "q: ", ""),
+        ({}, "", ""),
+    ],
+)
+def test_an_input_type_takes_the_prompt_that_there_is(prompts, query, document):
+    template = Template(prompts, default_prompt_name=next(iter(prompts), None))
+    assert template.around(RequestOptions(input_type="query")) == (query, "")
+    assert template.around(RequestOptions(input_type="document")) == (document, "")

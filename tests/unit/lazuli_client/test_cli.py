@@ -78,6 +78,8 @@ def test_all_options_reach_the_server(run, transport, tmp_path):
     assert run.opened[0].protocol == "http"
     run("embed", "in.csv", "-o", "out.npy", "--column", "body", "--instruction", "find", "--normalize")
     assert transport.requests[-1].parameters == {"instruction": "find", "truncate": "end", "normalize": True}
+    run("embed", "in.csv", "-o", "out.parquet", "--column", "body", "--input-type", "document")
+    assert transport.requests[-1].parameters == {"input_type": "document", "truncate": "end"}
 
 
 def test_stdin(run, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ def test_none_is_not_sent():
 
 
 def test_given_options_are_sent_false_and_empty_ones_too():
+    assert EmbedOptions(input_type="query").parameters() == {"input_type": "query"}
     options = EmbedOptions(instruction="", truncate="start", dimensions=np.int64(8), normalize=False)
     assert options.parameters() == {
         "instruction": "",
@@ -23,6 +24,8 @@ def test_given_options_are_sent_false_and_empty_ones_too():
     ("options", "match"),
     [
         ({"prompt_name": "a", "instruction": "b"}, "only one of them"),
+        ({"prompt_name": "a", "input_type": "query"}, "prompt_name and input_type: only one of them"),
+        ({"input_type": "passage"}, "input_type: must be one of query, document, got 'passage'"),
         ({"truncate": "middle"}, "truncate: must be one of none, end, start, got 'middle'"),
         ({"truncate": True}, "truncate"),
         ({"dimensions": 0}, "dimensions: must be a positive integer, got 0"),

@@ -103,6 +103,14 @@ def test_the_prompt_is_the_querys_alone(client, transport, path):
     prompts = {request.parameters.get("prompt_name"): len(request.rows) for request in transport.requests}
     assert prompts["query"] == 1
     assert None in prompts
+    assert not any("input_type" in request.parameters for request in transport.requests)
+
+
+def test_without_a_prompt_each_side_has_the_models_own(client, transport, path):
+    search(client, path, "q", k=1, column="text")
+    types = {request.parameters["input_type"]: len(request.rows) for request in transport.requests}
+    assert types["query"] == 1
+    assert set(types) == {"query", "document"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Compares the vectors of a model with a reference, and what they rank."""

@@ -1,0 +1,76 @@
+"""How alike two sets of vectors are, and what they rank.
+
+Takes arrays, returns numbers. Knows nothing of texts or models.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+TOP = 10
+
+
+def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Cosine of each row of [N, D] with the same row of the other: [N] float64; 0 where a vector is zero."""
+    left, right = _unit(left), _unit(right)
+    products: np.ndarray = (left * right).sum(axis=1)
+    return products
+
+
+def scores(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Cosine of each query [Q, D] with each document [N, D]: [Q, N] float64."""
+    products: np.ndarray = _unit(queries) @ _unit(documents).T
+    return products
+
+
+def rank_correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of each row of [Q, N] with the other's: [Q]; ties are broken by position in both."""
+    if left.shape[1] < 2:
+        return np.ones(len(left))
+    first, second = (_ranks(values) - (values.shape[1] - 1) / 2 for values in (left, right))
+    correlations: np.ndarray = (first * second).sum(axis=1) / np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+    return correlations
+
+
+def overlap(left: np.ndarray, right: np.ndarray, top: int = TOP) -> np.ndarray:
+    """Share of the best `top` columns of each row of [Q, N] that both have: [Q]."""
+    best = [np.argsort(-values, axis=1, kind="stable")[:, :top] for values in (left, right)]
+    shared = [len(set(first) & set(second)) for first, second in zip(*(rows.tolist() for rows in best), strict=True)]
+    return np.array(shared) / best[0].shape[1]
+
+
+def ndcg(values: np.ndarray, relevant: Sequence[Mapping[int, int]], top: int = TOP) -> np.ndarray:
+    """Normalised discounted cumulative gain (Järvelin and Kekäläinen, 2002), gains of 2^grade - 1.
+
+    Args:
+        values: [Q, N] scores.
+        relevant: Grades by document, of each query.
+        top: Ranks that count.
+
+    Returns:
+        One number for each query that has a relevant document.
+    """
+    order = np.argsort(-values, axis=1, kind="stable")[:, :top]
+    gained = []
+    for row, grades in enumerate(relevant):
+        best = _discounted(sorted(grades.values(), reverse=True)[:top])
+        if best > 0:
+            gained.append(_discounted([grades.get(column, 0) for column in order[row].tolist()]) / best)
+    return np.array(gained)
+
+
+def _discounted(grades: Sequence[int]) -> float:
+    return float(sum((2**grade - 1) / np.log2(rank + 2) for rank, grade in enumerate(grades)))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    order = np.argsort(values, axis=1, kind="stable")
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=float)[None, :], axis=1)
+    return ranks
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    vectors = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
