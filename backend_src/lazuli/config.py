@@ -15,6 +15,7 @@ DEFAULT_CHECKPOINT = "all-MiniLM-L6-v2"
 DTYPES = ("float32", "bfloat16")
 POOLINGS = ("mean", "cls", "last")
 GRAPH_CAPTURES = ("idle", "lazy", "off")
+TOKENIZER_BACKENDS = ("huggingface", "kitoken", "nanotoken")
 DEFAULT_INSTRUCTION_TEMPLATE = "{instruction}{text}"
 
 _POSITIVE = (
@@ -112,6 +113,7 @@ class TokenizerConfig:
         default_prompt_name: The prompt for requests that name none; auto follows the checkpoint.
         instruction_template: How `instruction` and the text make the input; holds `{instruction}` and `{text}`.
         threads: Threads that tokenise one request; auto is one per core that the process may use.
+        tokenizer_backend: `huggingface`, `kitoken` or `nanotoken`; auto is the quickest that equals the first.
     """
 
     checkpoint: str = DEFAULT_CHECKPOINT
@@ -120,8 +122,10 @@ class TokenizerConfig:
     default_prompt_name: str | None = None
     instruction_template: str = DEFAULT_INSTRUCTION_TEMPLATE
     threads: int | None = None
+    tokenizer_backend: str | None = None
 
     def __post_init__(self) -> None:
+        _check_choice("tokenizer_backend", self.tokenizer_backend, TOKENIZER_BACKENDS)
         _check_at_least("max_seq_length", self.max_seq_length, 1)
         _check_at_least("threads", self.threads, 1)
         for placeholder in ("{instruction}", "{text}"):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import tokenizers
@@ -19,12 +18,12 @@ from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError, InputError
 from lazuli.options import RequestOptions
 from lazuli.template import Template
+from lazuli.text_encoders import HuggingFaceEncoder, TextEncoder, choose_encoder, load_reference
+from lazuli.tokenizer_definition import read_definition
 
 # A text of more characters than this for each token that it may have is looked at in part.
 _CHARS_PER_TOKEN = 32
 _SPARE_TOKENS = 128
-# Fewer characters are tokenised sooner than other threads wake up.
-_CHARS_FOR_THREADS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +43,31 @@ class TextTokenizer:
     """The tokenizer of one checkpoint."""
 
     def __init__(
-        self, tokenizer: tokenizers.Tokenizer, template: Template, max_seq_length: int, threads: int = 1
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        template: Template,
+        max_seq_length: int,
+        threads: int = 1,
+        encoder: TextEncoder | None = None,
     ) -> None:
         """Wrap a loaded tokenizer; its own padding and truncation are turned off.
 
         Args:
-            tokenizer: The tokenizer.
+            tokenizer: The tokenizer, which says what special tokens are put around a text.
             template: What is put around each text.
             max_seq_length: Most tokens of a text.
             threads: Threads that share the texts of one call, if they are many.
+            encoder: What turns texts into ids; None takes the tokenizer for that too.
 
         Raises:
             ConfigError: If `max_seq_length` leaves no room for text beside the special tokens.
         """
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        tokenizer.encode_special_tokens = True
-        self._tokenizer = tokenizer
+        self.encoder = encoder or HuggingFaceEncoder(tokenizer)
+        self._before, self._after = _special_tokens(tokenizer)
         self._template = template
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lazuli-tokenizer")
-        self._num_special = tokenizer.num_special_tokens_to_add(False)
+        self._num_special = len(self._before) + len(self._after)
         self.max_seq_length = max_seq_length
         if max_seq_length <= self._num_special:
             raise ConfigError(
@@ -86,8 +89,11 @@ class TextTokenizer:
             default_prompt_name=config.default_prompt_name or checkpoint.default_prompt_name,
             instruction_template=config.instruction_template,
         )
+        definition = read_definition(checkpoint.path)
+        tokenizer = load_reference(definition)
+        encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer)
         threads = config.threads or len(os.sched_getaffinity(0))
-        return cls(_load(checkpoint.path), template, _max_seq_length(config, checkpoint), threads)
+        return cls(tokenizer, template, _max_seq_length(config, checkpoint), threads, encoder)
 
     def tokenize(self, texts: Sequence[str], options: RequestOptions, name: str = "text") -> list[TokenizedText]:
         """Tokenise the texts of one request.
@@ -107,20 +113,18 @@ class TextTokenizer:
         before, after = self._template.around(options)
         wholes = [f"{before}{text}{after}" for text in texts] if before or after else texts
         inputs = [self._near_end(text, options.truncate) for text in wholes]
-        encodings = self._encode(inputs)
         return [
-            self._fit(encoding.ids, inputs[row], options.truncate, f"{name}[{row}]", whole=inputs[row] is wholes[row])
-            for row, encoding in enumerate(encodings)
+            self._fit(ids, options.truncate, f"{name}[{row}]", whole=inputs[row] is wholes[row])
+            for row, ids in enumerate(self._encode(inputs))
         ]
 
-    def _encode(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
-        if len(texts) == 1 or sum(map(len, texts)) < _CHARS_FOR_THREADS:
-            encodings: list[tokenizers.Encoding] = self._tokenizer.encode_batch_fast(texts)
-            return encodings
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        if len(texts) == 1 or sum(map(len, texts)) < self.encoder.chars_for_threads:
+            return self.encoder.encode(texts)
         # More pieces than threads, as some texts are longer than others.
         size = -(-len(texts) // (4 * self.threads))
         pieces = [texts[start : start + size] for start in range(0, len(texts), size)]
-        return [encoding for piece in self._pool.map(self._tokenizer.encode_batch_fast, pieces) for encoding in piece]
+        return [ids for piece in self._pool.map(self.encoder.encode, pieces) for ids in piece]
 
     def _near_end(self, text: str, truncate: str) -> str:
         """The text, or of one that is much too long enough of the end that is kept.
@@ -131,31 +135,26 @@ class TextTokenizer:
         size = _CHARS_PER_TOKEN * self.max_seq_length
         while size < len(text):
             piece = text[-size:] if truncate == "start" else text[:size]
-            if len(self._tokenizer.encode(piece, add_special_tokens=False).ids) >= self.max_seq_length + _SPARE_TOKENS:
+            if len(self.encoder.encode([piece])[0]) >= self.max_seq_length + _SPARE_TOKENS:
                 return piece
             size *= 4
         return text
 
-    def _fit(self, ids: list[int], text: str, truncate: str, where: str, *, whole: bool) -> TokenizedText:
-        if not ids:
+    def _fit(self, ids: list[int], truncate: str, where: str, *, whole: bool) -> TokenizedText:
+        """Put the special tokens around the ids of a text, which is cut before if it must be."""
+        count = len(ids) + self._num_special
+        if count == 0:
             raise InputError(f"{where}: no token is left of it, so there is nothing to embed")
-        if len(ids) <= self.max_seq_length:
-            return TokenizedText(ids, truncated=False)
-        if truncate == "none":
-            raise InputError(
-                f"{where}: {'' if whole else 'over '}{len(ids)} tokens, but at most {self.max_seq_length} are allowed; "
-                'shorten it or pass truncate="end"'
-            )
-        return TokenizedText(self._cut(text, truncate), truncated=True)
-
-    def _cut(self, text: str, truncate: str) -> list[int]:
-        """Cut the text alone, then add the special tokens, so that these survive at either side."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        # The library names the side that is cut by the direction it walks: "left" drops the start.
-        direction = "left" if truncate == "start" else "right"
-        encoding.truncate(self.max_seq_length - self._num_special, direction=direction)
-        ids: list[int] = self._tokenizer.post_process(encoding).ids
-        return ids
+        if count > self.max_seq_length:
+            if truncate == "none":
+                tokens = f"{'' if whole else 'over '}{count} tokens"
+                raise InputError(
+                    f"{where}: {tokens}, but at most {self.max_seq_length} are allowed; "
+                    'shorten it or pass truncate="end"'
+                )
+            room = self.max_seq_length - self._num_special
+            ids = ids[-room:] if truncate == "start" else ids[:room]
+        return TokenizedText([*self._before, *ids, *self._after], truncated=count > self.max_seq_length)
 
 
 def pad(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
@@ -200,11 +199,15 @@ def decode_texts(values: np.ndarray, name: str = "text") -> list[str]:
     return texts
 
 
-def _load(path: Path) -> tokenizers.Tokenizer:
-    file = path / "tokenizer.json"
-    if not file.is_file():
-        raise ConfigError(f"checkpoint: {file} is missing; only fast tokenizers are supported")
-    return tokenizers.Tokenizer.from_buffer(file.read_bytes())
+def _special_tokens(tokenizer: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    """The ids that stand before and after each text."""
+    for text in ("a", "1", ".", *tokenizer.get_vocab()):
+        encoding = tokenizer.encode(text)
+        mask = encoding.special_tokens_mask
+        if 0 in mask:
+            start, end = mask.index(0), len(mask) - mask[::-1].index(0)
+            return encoding.ids[:start], encoding.ids[end:]
+    raise ConfigError("checkpoint: its tokenizer makes no token of any text")
 
 
 def _max_seq_length(config: TokenizerConfig, checkpoint: Checkpoint) -> int:

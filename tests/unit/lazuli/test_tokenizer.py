@@ -44,10 +44,12 @@ def environment():
     os.environ.update(before)
 
 
+def load():
+    return tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json"))
+
+
 def make(max_seq_length=256, template=None):
-    return TextTokenizer(
-        tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json")), template or Template({}), max_seq_length
-    )
+    return TextTokenizer(load(), template or Template({}), max_seq_length)
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +121,13 @@ class TestThreads:
     @pytest.mark.parametrize("count", [1, 2, 5, 97])
     def test_many_texts_are_shared_and_stay_in_order(self, tokenizer, threads, count):
         texts = [f"{number} {words(number % 40)} {'x' * (8000 // count)}" for number in range(count)]
-        shared = TextTokenizer(tokenizer._tokenizer, Template({}), 256, threads)
+        shared = TextTokenizer(load(), Template({}), 256, threads)
         results = shared.tokenize(texts, RequestOptions(truncate="end"))
         assert [result.input_ids for result in results] == [ids_of(tokenizer, text, truncate="end") for text in texts]
         assert bool(shared._pool._threads) == (count > 1)
 
-    def test_few_characters_are_not(self, tokenizer):
-        shared = TextTokenizer(tokenizer._tokenizer, Template({}), 256, 4)
+    def test_few_characters_are_not(self):
+        shared = TextTokenizer(load(), Template({}), 256, 4)
         shared.tokenize(["short"] * 50, RequestOptions())
         assert not shared._pool._threads
 
@@ -223,12 +225,12 @@ class TestMuchTooLongTexts:
         seen = []
 
         class Spy:
-            def encode(self, text, **options):
-                seen.append(len(text))
-                return tokenizer._tokenizer.encode(text, **options)
+            def encode(self, texts):
+                seen.extend(map(len, texts))
+                return tokenizer.encoder.encode(texts)
 
         spied = TextTokenizer.__new__(TextTokenizer)
-        spied.__dict__.update(tokenizer.__dict__, _tokenizer=Spy())
+        spied.__dict__.update(tokenizer.__dict__, encoder=Spy())
         assert len(spied._near_end(words(1_000_000), "end")) < 50_000
         assert max(seen) < 50_000
 
@@ -319,9 +321,36 @@ class TestFromConfig:
         tokenizer.tokenize(["two", "texts"], RequestOptions())
         assert (threading.active_count(), set(os.listdir("/proc/self/task"))) == before
 
+    def test_the_backend(self):
+        assert TextTokenizer.from_config(TokenizerConfig()).encoder.name == "nanotoken"
+        reference = TextTokenizer.from_config(TokenizerConfig(tokenizer_backend="huggingface"))
+        assert reference.encoder.name == "huggingface"
+        with pytest.raises(
+            ConfigError, match="tokenizer_backend: kitoken cannot be used for this checkpoint: it is for"
+        ):
+            TextTokenizer.from_config(TokenizerConfig(tokenizer_backend="kitoken"))
+        with pytest.raises(ConfigError, match="tokenizer_backend: 'quick' is not one of auto, huggingface, kitoken"):
+            TokenizerConfig(tokenizer_backend="quick")
+
     def test_a_checkpoint_without_tokenizer_json(self, tiny_checkpoint):
         with pytest.raises(ConfigError, match=r"tokenizer\.json is missing"):
             TextTokenizer.from_config(TokenizerConfig(checkpoint=str(tiny_checkpoint)))
+
+
+class TestSpecialTokensAround:
+    def around(self, single):
+        tokenizer = load()
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single=single, special_tokens=[("[CLS]", CLS), ("[SEP]", SEP), ("[MASK]", 103)]
+        )
+        return ids_of(TextTokenizer(tokenizer, Template({}), 6), "one two three four five six", truncate="end")
+
+    def test_both_sides(self):
+        assert self.around("[MASK] [CLS] $A [SEP]") == [103, CLS, 2028, 2048, 2093, SEP]
+
+    def test_one_side(self):
+        assert self.around("$A [SEP]") == [2028, 2048, 2093, 2176, 2274, SEP]
+        assert self.around("[CLS] $A") == [CLS, 2028, 2048, 2093, 2176, 2274]
 
 
 class TestPad:

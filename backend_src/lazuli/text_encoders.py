@@ -1,0 +1,235 @@
+"""Libraries that turn texts into token ids: Hugging Face's, which is the reference, and quicker ones equal to it.
+
+Takes the definition of a tokenizer, returns an encoder, which gives the ids of texts and puts nothing around them.
+None keeps anything of a text for the next one: what somebody else has sent must not show in how long a text takes.
+`perf/README.md` has what was measured. Knows nothing of templates, limits and requests.
+"""
+
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import tokenizers
+
+from lazuli.encoder_check import first_difference
+from lazuli.errors import ConfigError
+from lazuli.tokenizer_definition import Definition, common_words, model_type, seal, text_only, unknown_token, vocabulary
+
+# What is taken unless somebody names another one; Unigram is left to the reference, see `KitokenEncoder`.
+_QUICKEST = {"WordPiece": "nanotoken", "BPE": "kitoken"}
+# Marks newer than the one or the other library, with room for the next: what belongs to one character of a reader
+# decides what SentencePiece's normalization does. Historic scripts and signs, so few texts are concerned.
+_NEW_MARKS = re.compile(
+    "[\u0897\u1acf-\u1aff\U00010d60-\U00010dff\U00010ec0-\U00011fff\U00016100-\U0001613f\U0001e5d0-\U0001e6ff]"
+)
+_log = logging.getLogger(__name__)
+
+
+class TextEncoder(Protocol):
+    """Texts to ids.
+
+    Attributes:
+        name: One of `config.TOKENIZER_BACKENDS`.
+        chars_for_threads: Fewer characters than this are encoded sooner than other threads wake up.
+    """
+
+    name: str
+    chars_for_threads: int
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, without special tokens; may be called by several threads at once."""
+        ...
+
+
+class HuggingFaceEncoder:
+    """The reference: reads every `tokenizer.json`."""
+
+    name = "huggingface"
+    chars_for_threads = 4096
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        """Wrap a tokenizer; its padding, its truncation and its memory of words are turned off."""
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True
+        self._tokenizer = tokenizer
+        self.remember([])
+
+    def remember(self, words: Sequence[str]) -> None:
+        """Let the library remember the ids of some of these words, and of none that comes later.
+
+        BPE and Unigram remember words until they have as many as they may, and those for good. Left alone they would
+        take the words of the first requests, and tell by the time that a text takes which ones these were.
+        """
+        if not hasattr(self._tokenizer.model, "_resize_cache"):  # WordPiece has no memory
+            return
+        self._tokenizer.model._resize_cache(len(words) // 2)  # fewer than there are, so that they fill it
+        for start in range(0, len(words), 512):
+            self.encode([" " + " ".join(words[start : start + 512])])
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `TextEncoder`."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+
+class KitokenEncoder:
+    """For byte-level BPE and, if asked for, for Unigram; where it is known to differ, the reference decides.
+
+    That makes it equal for BPE. For Unigram there is left what can be cut in two ways that cost the same, such as
+    "annnnn" or a long sequence of DNA: it may put the same pieces in another order.
+    """
+
+    name = "kitoken"
+    chars_for_threads = 16_384
+
+    def __init__(self, definition: Definition, reference: TextEncoder) -> None:
+        """Load a tokenizer.
+
+        Raises:
+            ValueError: If it is of another kind.
+            ImportError: If the package is not installed.
+        """
+        kind = model_type(definition)
+        if not (_is_sentencepiece_unigram(definition) or _is_byte_level_bpe(definition)):
+            raise ValueError(f"it is for SentencePiece's Unigram and byte-level BPE as Qwen's, not for this {kind}")
+        from kitoken import Kitoken
+
+        self._reference = reference
+        self._in_doubt = _unigram_doubt(definition) if kind == "Unigram" else _bpe_doubt(definition)
+        self._kitoken = Kitoken.from_tokenizers(json.dumps(_for_kitoken(definition)).encode())
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `TextEncoder`."""
+        rows: list[list[int]] = self._kitoken.encode_all(list(texts))
+        doubtful = [row for row, ids in enumerate(rows) if self._in_doubt(texts[row], ids)]
+        if doubtful:
+            for row, ids in zip(doubtful, self._reference.encode([texts[row] for row in doubtful]), strict=True):
+                rows[row] = ids
+        return rows
+
+
+class NanotokenEncoder:
+    """For WordPiece."""
+
+    name = "nanotoken"
+    chars_for_threads = 32_768
+
+    def __init__(self, definition: Definition) -> None:
+        """Load a tokenizer.
+
+        Raises:
+            ValueError: If it is of another kind, or has a part that the library does not know.
+            ImportError: If the package is not installed.
+        """
+        if model_type(definition) != "WordPiece":
+            raise ValueError(f"it is for WordPiece, not for {model_type(definition)}")
+        import nanotoken
+
+        nanotoken.set_cache_entries(0)  # which leaves one, the least
+        self._tokenizer: Any = nanotoken.WordPieceTokenizer.from_json(json.dumps(text_only(definition)))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `TextEncoder`."""
+        rows: list[list[int]] = self._tokenizer.encode_batch_list(texts, add_special_tokens=False, parallel=False)
+        return rows
+
+
+def load_reference(definition: Definition) -> tokenizers.Tokenizer:
+    """The tokenizer of a definition, such that no text becomes a special token of a Unigram vocabulary.
+
+    Raises:
+        ConfigError: If the library cannot read it.
+    """
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(seal(definition)))
+    except Exception as error:  # the library raises the bare class
+        raise ConfigError(f"checkpoint: tokenizer.json cannot be read ({error})") from None
+
+
+def choose_encoder(backend: str | None, definition: Definition, tokenizer: tokenizers.Tokenizer) -> TextEncoder:
+    """The encoder of that name, or for None the quickest that is equal to the reference.
+
+    Args:
+        backend: One of `config.TOKENIZER_BACKENDS`.
+        definition: The tokenizer.
+        tokenizer: The same tokenizer, as `load_reference` loads it.
+
+    Raises:
+        ConfigError: If the named backend cannot be used for it.
+    """
+    reference = HuggingFaceEncoder(tokenizer)
+    name = backend or _QUICKEST.get(model_type(definition), reference.name)
+    if name != reference.name:
+        try:
+            encoder = _load(name, definition, reference)
+        except (ValueError, LookupError, ImportError) as error:
+            if backend is not None:
+                raise ConfigError(f"tokenizer_backend: {backend} cannot be used for this checkpoint: {error}") from None
+            _log.info("tokenizer: not %s: %s", name, error)
+        else:
+            _log.info("tokenizer: %s", name)
+            return encoder
+    _log.info("tokenizer: %s", reference.name)
+    reference.remember(common_words(definition))
+    return reference
+
+
+def _load(name: str, definition: Definition, reference: TextEncoder) -> TextEncoder:
+    encoder: TextEncoder
+    encoder = NanotokenEncoder(definition) if name == "nanotoken" else KitokenEncoder(definition, reference)
+    if (text := first_difference(encoder.encode, reference.encode, vocabulary(definition))) is not None:
+        raise ValueError(f"it differs from the reference on {text[:100]!r}")
+    return encoder
+
+
+def _is_sentencepiece_unigram(definition: Definition) -> bool:
+    """Whether SentencePiece's table normalizes, and not rules of Unicode, which each library has of another year."""
+    normalizers = _parts(definition.get("normalizer"), "normalizers")
+    return model_type(definition) == "Unigram" and normalizers <= {"Precompiled", "Replace"}
+
+
+def _is_byte_level_bpe(definition: Definition) -> bool:
+    normalizers = _parts(definition.get("normalizer"), "normalizers")
+    pre_tokenizers = _parts(definition.get("pre_tokenizer"), "pretokenizers")
+    return model_type(definition) == "BPE" and normalizers <= {"NFC"} and "ByteLevel" in pre_tokenizers
+
+
+def _parts(step: Definition | None, key: str) -> set[str]:
+    """The types of a step of a tokenizer, which may be a sequence of several."""
+    if step is None:
+        return set()
+    return {str(part["type"]) for part in step.get(key, [step])}
+
+
+def _for_kitoken(definition: Definition) -> Definition:
+    """Without the NFC that `_bpe_doubt` stands for, and with the token for unknown characters, which it asks for."""
+    result = text_only(definition)
+    if model_type(definition) == "BPE":
+        result |= {"normalizer": None}
+    unknown = unknown_token(result)
+    if unknown is not None:
+        token = {"content": unknown, "id": _token_id(result, unknown), "special": True}
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        result["added_tokens"] = [*result["added_tokens"], token | flags]
+    return result
+
+
+def _token_id(definition: Definition, token: str) -> int:
+    vocabulary = definition["model"]["vocab"]
+    return int(definition["model"]["unk_id"] if isinstance(vocabulary, list) else vocabulary[token])
+
+
+def _bpe_doubt(definition: Definition) -> Callable[[str, list[int]], bool]:
+    """Texts that NFC would change: the libraries are of different versions of Unicode."""
+    if not _parts(definition.get("normalizer"), "normalizers"):
+        return lambda text, ids: False
+    return lambda text, ids: not (text.isascii() or unicodedata.is_normalized("NFC", text))
+
+
+def _unigram_doubt(definition: Definition) -> Callable[[str, list[int]], bool]:
+    """Texts of new marks, and those of which only the space before the first word is left: the reference drops it."""
+    space = [number for number, (piece, _) in enumerate(definition["model"]["vocab"]) if piece == "▁"]
+    return lambda text, ids: ids == space or not (text.isascii() or _NEW_MARKS.search(text) is None)
