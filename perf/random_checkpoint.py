@@ -9,7 +9,7 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from lazuli.config import DEFAULT_CHECKPOINT
+from tensor_shapes import SCALES, tensor_shapes
 
 _QWEN3 = {
     "hidden_size": 1024,
@@ -54,13 +55,78 @@ _MINILM = {
     "layer_norm_eps": 1e-12,
     "hidden_act": "gelu",
 }
+_MODERNBERT = {
+    "hidden_size": 768,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 12,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 8192,
+    "vocab_size": 50368,
+    "hidden_activation": "gelu",
+    "norm_eps": 1e-5,
+    "local_attention": 128,
+    "global_attn_every_n_layers": 3,
+    "global_rope_theta": 160000.0,
+    "local_rope_theta": 10000.0,
+}
+_NOMIC_BERT = {
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_inner": 3072,
+    "n_positions": 8192,
+    "vocab_size": 30528,
+    "type_vocab_size": 2,
+    "activation_function": "swiglu",
+    "layer_norm_epsilon": 1e-12,
+    "rotary_emb_base": 1000,
+    "rotary_emb_fraction": 1.0,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+}
+_GEMMA = {
+    "hidden_size": 768,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "intermediate_size": 1152,
+    "max_position_embeddings": 2048,
+    "vocab_size": 262144,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "query_pre_attn_scalar": 256,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 1e4,
+    "sliding_window": 512,
+    "use_bidirectional_attention": True,
+}
+_MPNET = {
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 514,
+    "vocab_size": 30527,
+    "layer_norm_eps": 1e-5,
+    "hidden_act": "gelu",
+    "relative_attention_num_buckets": 32,
+    "model_type": "mpnet",
+}
 # Name -> (config.json, pooling, whether vectors are normalised).
 SHAPES: dict[str, tuple[dict[str, Any], str, bool]] = {
     "qwen3-0.6b-bidirectional": (_QWEN3 | {"architectures": ["PPLXQwen3Model"], "vocab_size": 151936}, "mean", False),
     "qwen3-embedding-0.6b": (_QWEN3 | {"architectures": ["Qwen3Model"], "vocab_size": 151669}, "lasttoken", True),
     "minilm": (_MINILM | {"architectures": ["BertModel"]}, "mean", True),
     "bge-m3": (_XLM_ROBERTA_LARGE | {"architectures": ["XLMRobertaModel"]}, "cls", True),
+    "modernbert-base": (_MODERNBERT | {"architectures": ["ModernBertModel"]}, "cls", False),
+    "nomic-embed-text-v1.5": (_NOMIC_BERT | {"architectures": ["NomicBertModel"]}, "mean", False),
+    "embeddinggemma-300m": (_GEMMA | {"architectures": ["Gemma3TextModel"]}, "mean", True),
+    "all-mpnet-base-v2": (_MPNET | {"architectures": ["MPNetModel"]}, "mean", True),
 }
+# Sizes of the layers behind the pooling.
+_DENSE = {"embeddinggemma-300m": [(768, 3072), (3072, 768)]}
 
 
 def write_checkpoint(name: str, folder: Path, layers: int | None = None) -> Path:
@@ -70,23 +136,40 @@ def write_checkpoint(name: str, folder: Path, layers: int | None = None) -> Path
         KeyError: If the shape is unknown.
     """
     config, pooling, normalize = SHAPES[name]
-    config = config | ({"num_hidden_layers": layers} if layers else {})
+    config = config | ({"n_layer" if "n_layer" in config else "num_hidden_layers": layers} if layers else {})
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
-    modules = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
-    entries = [{"type": f"sentence_transformers.models.{module}", "path": module} for module in modules]
+    _write_modules(name, folder, pooling, normalize)
+    # Gemma's norms scale by one plus their weight.
+    _write_tensors(folder, tensor_shapes(config), scales_by_one="use_bidirectional_attention" not in config)
+    return folder
+
+
+def _write_modules(name: str, folder: Path, pooling: str, normalize: bool) -> None:
+    dense = {f"{number}_Dense": sizes for number, sizes in enumerate(_DENSE.get(name, []))}
+    types = {"Transformer": "Transformer", "Pooling": "Pooling"} | dict.fromkeys(dense, "Dense")
+    types |= {"Normalize": "Normalize"} if normalize else {}
+    entries = [{"type": f"sentence_transformers.models.{kind}", "path": path} for path, kind in types.items()]
     (folder / "modules.json").write_text(json.dumps(entries))
     (folder / "Pooling").mkdir(exist_ok=True)
     (folder / "Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+    for path, (num_in, num_out) in dense.items():
+        (folder / path).mkdir(exist_ok=True)
+        activation = "torch.nn.modules.linear.Identity"
+        layer = {"in_features": num_in, "out_features": num_out, "bias": False, "activation_function": activation}
+        (folder / path / "config.json").write_text(json.dumps(layer))
+        _write_tensors(folder / path, [("linear.weight", (num_out, num_in))])
+
+
+def _write_tensors(folder: Path, shapes: Iterable[tuple[str, tuple[int, ...]]], *, scales_by_one: bool = True) -> None:
     generator = torch.Generator().manual_seed(0)
     tensors = {}
-    for tensor_name, shape in _shapes(config):
+    for name, shape in shapes:
         # Norms scale by about one; all else is as small as in a trained model.
-        is_scale = tensor_name.endswith(("norm.weight", "Norm.weight"))
+        is_scale = scales_by_one and name.endswith(SCALES)
         values = torch.empty(shape, dtype=torch.bfloat16).normal_(std=0.02, generator=generator)
-        tensors[tensor_name] = values + 1 if is_scale else values
+        tensors[name] = values + 1 if is_scale else values
     save_file(tensors, str(folder / "model.safetensors"))
-    return folder
 
 
 def default_or_random() -> str:
@@ -97,49 +180,6 @@ def default_or_random() -> str:
     if not (folder / "model.safetensors").is_file():
         write_checkpoint("minilm", folder)
     return str(folder)
-
-
-def _shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    return _qwen3_shapes(config) if "num_key_value_heads" in config else _bert_shapes(config)
-
-
-def _qwen3_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    size, inner, head_dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
-    wide, narrow = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
-    yield "embed_tokens.weight", (config["vocab_size"], size)
-    yield "norm.weight", (size,)
-    for layer in range(config["num_hidden_layers"]):
-        for name, shape in {
-            "self_attn.q_proj": (wide, size),
-            "self_attn.k_proj": (narrow, size),
-            "self_attn.v_proj": (narrow, size),
-            "self_attn.o_proj": (size, wide),
-            "self_attn.q_norm": (head_dim,),
-            "self_attn.k_norm": (head_dim,),
-            "mlp.gate_proj": (inner, size),
-            "mlp.up_proj": (inner, size),
-            "mlp.down_proj": (size, inner),
-            "input_layernorm": (size,),
-            "post_attention_layernorm": (size,),
-        }.items():
-            yield f"layers.{layer}.{name}.weight", shape
-
-
-def _bert_shapes(config: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    size, inner = config["hidden_size"], config["intermediate_size"]
-    yield "embeddings.word_embeddings.weight", (config["vocab_size"], size)
-    yield "embeddings.position_embeddings.weight", (config["max_position_embeddings"], size)
-    yield "embeddings.token_type_embeddings.weight", (config["type_vocab_size"], size)
-    pairs = {"embeddings.LayerNorm": (size,)}
-    for layer in range(config["num_hidden_layers"]):
-        name = f"encoder.layer.{layer}"
-        pairs |= {f"{name}.attention.self.{part}": (size, size) for part in ("query", "key", "value")}
-        pairs |= {f"{name}.attention.output.dense": (size, size), f"{name}.attention.output.LayerNorm": (size,)}
-        pairs |= {f"{name}.intermediate.dense": (inner, size), f"{name}.output.dense": (size, inner)}
-        pairs |= {f"{name}.output.LayerNorm": (size,)}
-    for name, shape in pairs.items():
-        yield f"{name}.weight", shape
-        yield f"{name}.bias", shape[:1]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Knows nothing of torch: the tokenizer process uses it too.
 import importlib.util
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,28 @@ _POOLING_FLAGS = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len",
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
+# In the order in which they may come.
+_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+DENSE_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU")
+
+
+@dataclass(frozen=True)
+class DenseModule:
+    """A layer between pooling and normalisation.
+
+    Attributes:
+        path: The folder of its weights.
+        num_in: Size of the vectors that come in.
+        num_out: Size of those that go out.
+        bias: Whether there is one.
+        activation: One of `DENSE_ACTIVATIONS`.
+    """
+
+    path: Path
+    num_in: int
+    num_out: int
+    bias: bool
+    activation: str
 
 
 @dataclass(frozen=True)
@@ -40,6 +62,7 @@ class Checkpoint:
         max_positions: Most tokens that the model itself can take.
         prompts: Prompt name to the text put before the input.
         default_prompt_name: The prompt for requests that name none.
+        dense: Layers between pooling and normalisation.
     """
 
     path: Path
@@ -50,6 +73,7 @@ class Checkpoint:
     max_positions: int
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
+    dense: tuple[DenseModule, ...] = ()
 
 
 def resolve_checkpoint(name: str) -> Path:
@@ -87,44 +111,91 @@ def load_checkpoint(name: str) -> Checkpoint:
     sentence = _read_json(path / "sentence_bert_config.json", required=False)
     tokenizer = _read_json(path / "tokenizer_config.json", required=False)
     prompts = _read_json(path / "config_sentence_transformers.json", required=False)
-    max_positions = _read_max_positions(path, model)
+    max_positions = read_max_positions(model)
+    if max_positions is None:
+        raise ConfigError(f"{path / 'config.json'}: max_position_embeddings is missing")
     # sentence-transformers 6 no longer writes the first; the second may be 10 ** 30, which means no limit.
     max_seq_length = sentence.get("max_seq_length") or tokenizer.get("model_max_length") or max_positions
+    if isinstance(max_seq_length, float) and max_seq_length >= max_positions:
+        max_seq_length = max_positions
+    if isinstance(max_seq_length, bool) or not isinstance(max_seq_length, int) or max_seq_length < 1:
+        raise ConfigError(f"{path}: max_seq_length: {max_seq_length!r} is not a number of tokens")
     return Checkpoint(
         path=path,
         model=model,
         pooling=_read_pooling(path, modules),
-        normalize="Normalize" in modules,
+        normalize=any(name == "Normalize" for name, _ in modules),
         max_seq_length=min(max_seq_length, max_positions),
         max_positions=max_positions,
-        prompts=prompts.get("prompts") or {},
+        prompts=_check_prompts(path, prompts.get("prompts") or {}),
         default_prompt_name=prompts.get("default_prompt_name"),
+        dense=tuple(_read_dense(path / folder) for name, folder in modules if name == "Dense"),
     )
 
 
-def _read_max_positions(path: Path, model: Mapping[str, Any]) -> int:
-    positions = model.get("max_position_embeddings")
+def read_max_positions(model: Mapping[str, Any]) -> int | None:
+    """Most tokens that a model can take.
+
+    Args:
+        model: The content of `config.json`.
+
+    Returns:
+        What it says, or None if it does not.
+    """
+    # NomicBERT's first files have both; it has no table of positions, so what it was trained with is no limit.
+    positions = model.get("n_positions", model.get("max_position_embeddings"))
     if not isinstance(positions, int):
-        raise ConfigError(f"{path / 'config.json'}: max_position_embeddings is missing")
-    # RoBERTa and its kin number positions from the padding id on, and so lose as many.
-    unused = model.get("pad_token_id", 1) + 1 if model.get("model_type") in ROBERTA_TYPES else 0
-    return positions - unused
+        return None
+    if model.get("rotary_scaling_factor") is not None:
+        # Beyond those, all angles would depend on the length of the text.
+        positions = min(positions, int(model.get("max_trained_positions", positions)))
+    # RoBERTa and its kin number positions from the padding id on, and so lose as many. MPNet's is always 1.
+    kind = model.get("model_type")
+    padding = model.get("pad_token_id", 1) if kind in ROBERTA_TYPES else 1 if kind == "mpnet" else -1
+    return positions - int(padding) - 1
 
 
-def _read_modules(path: Path) -> dict[str, str]:
-    """Module class name to its folder, in order; empty without a `modules.json`."""
-    entries = _read_json(path / "modules.json", required=False) or []
-    modules = {entry["type"].rsplit(".", 1)[-1]: entry["path"] for entry in entries}
-    unsupported = [name for name in modules if name not in {"Transformer", "Pooling", "Normalize"}]
+def _read_modules(path: Path) -> list[tuple[str, str]]:
+    """Class name and folder of each module, in order; empty without a `modules.json`."""
+    file = path / "modules.json"
+    try:
+        entries = [(str(entry["type"]), str(entry["path"])) for entry in _read_any(file, required=False) or []]
+    except (TypeError, KeyError):
+        raise ConfigError(f"{file} must be a list of objects with type and path") from None
+    modules = [(kind.rsplit(".", 1)[-1], folder) for kind, folder in entries]
+    names = [name for name, _ in modules]
+    unsupported = [name for name in names if name not in _MODULES]
     if unsupported:
         raise ConfigError(f"{path / 'modules.json'}: the module {unsupported[0]} is not supported")
+    if names != sorted(names, key=_MODULES.index):
+        raise ConfigError(f"{path / 'modules.json'}: {', '.join(names)}: this order of modules is not supported")
     return modules
 
 
-def _read_pooling(path: Path, modules: Mapping[str, str]) -> str:
-    if "Pooling" not in modules:
+def _read_dense(path: Path) -> DenseModule:
+    file = path / "config.json"
+    config = _read_json(file)
+    missing = next((name for name in ("in_features", "out_features") if not isinstance(config.get(name), int)), None)
+    if missing is not None:
+        raise ConfigError(f"{file}: {missing} is missing")
+    activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    prefix, _, name = activation.rpartition(".")
+    if not prefix.startswith("torch.nn.modules") or name not in DENSE_ACTIVATIONS:
+        supported = ", ".join(DENSE_ACTIVATIONS)
+        raise ConfigError(
+            f"{file}: activation_function: {activation!r} is not supported; those of torch are: {supported}"
+        )
+    names = {config.get(field) for field in ("module_input_name", "module_output_name")} - {None, "sentence_embedding"}
+    if names or config.get("use_residual"):
+        raise ConfigError(f"{file}: only layers from sentence_embedding to sentence_embedding are supported")
+    return DenseModule(path, config["in_features"], config["out_features"], config.get("bias", True), name)
+
+
+def _read_pooling(path: Path, modules: Iterable[tuple[str, str]]) -> str:
+    folder = next((folder for name, folder in modules if name == "Pooling"), None)
+    if folder is None:
         return "mean"
-    file = path / modules["Pooling"] / "config.json"
+    file = path / folder / "config.json"
     config = _read_json(file)
     if config.get("include_prompt") is False:
         raise ConfigError(f"{file}: include_prompt=false is not supported")
@@ -136,7 +207,20 @@ def _read_pooling(path: Path, modules: Mapping[str, str]) -> str:
     return modes[0]
 
 
-def _read_json(file: Path, *, required: bool = True) -> Any:
+def _check_prompts(path: Path, prompts: Any) -> dict[str, str]:
+    if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        raise ConfigError(f"{path / 'config_sentence_transformers.json'}: prompts must map names to texts")
+    return prompts
+
+
+def _read_json(file: Path, *, required: bool = True) -> dict[str, Any]:
+    content = _read_any(file, required=required)
+    if not isinstance(content, dict):
+        raise ConfigError(f"checkpoint: {file} must hold an object, not {json.dumps(content)[:40]}")
+    return content
+
+
+def _read_any(file: Path, *, required: bool = True) -> Any:
     if not file.is_file() and not required:
         return {}
     try:

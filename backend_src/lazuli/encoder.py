@@ -1,13 +1,15 @@
 """From packed ids to vectors: the whole computation that a CUDA graph captures.
 
-Takes a model and a pooling rule. Knows nothing of batches, graphs or the host.
+Takes a model, a pooling rule and the layers that follow. Knows nothing of batches, graphs or the host.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
+from lazuli.dense import Dense
 from lazuli.models.base import ModelShape, RaggedModel
 from lazuli.pooling import normalize, pool_normalized, pooled_tokens
 
@@ -33,7 +35,7 @@ class EncoderInputs:
 
 
 class Encoder:
-    """A model with its pooling."""
+    """A model with its pooling, and the layers after that."""
 
     def __init__(
         self,
@@ -42,19 +44,27 @@ class Encoder:
         *,
         capturable: bool = False,
         attention: AttentionBackend | None = None,
+        dense: Sequence[Dense] = (),
     ) -> None:
-        """Join the two.
+        """Join them.
 
         Args:
             model: The model.
             pooling: `mean`, `cls` or `last`.
             capturable: Whether the model's attention may be captured in a CUDA graph.
             attention: That attention, if it is to plan batches.
+            dense: Layers between pooling and normalisation.
         """
         self._model = model
         self._pooling = pooling
         self.capturable = capturable
         self.attention = attention
+        self._dense = dense
+
+    @property
+    def dimension(self) -> int:
+        """The length of the vectors."""
+        return self._dense[-1].num_out if self._dense else self.shape.hidden_size
 
     @property
     def shape(self) -> ModelShape:
@@ -73,12 +83,23 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(self, inputs: EncoderInputs) -> torch.Tensor:
-        """Compute the vectors; returns [B, D] float32. Does not synchronise."""
+        """Compute the vectors; returns [B, dimension] float32. Does not synchronise."""
+        if not self._dense:
+            return self._pool(inputs, inputs.normalize)
+        # Made before the model runs: pooling reads it before the kernel ahead of it has ended.
+        none = torch.zeros_like(inputs.normalize)
+        vectors = self._pool(inputs, none)
+        for layer in self._dense:
+            vectors = layer(vectors)
+        return normalize(vectors, inputs.normalize)
+
+    def _pool(self, inputs: EncoderInputs, chosen: torch.Tensor) -> torch.Tensor:
+        """One vector of hidden states for each sequence, [B, D] float32; the chosen are scaled to unit length."""
         layout = inputs.attention
         many = len(inputs.input_ids) >= _PICK_EARLY_FROM
         wanted = pooled_tokens(layout.cu_seqlens, self._pooling) if many else None
         hidden = self._model.forward(inputs.input_ids, inputs.position_ids, layout, wanted)
         # The flags are compared in there, not by the caller: a graph must read those of each batch anew.
         if wanted is not None:
-            return normalize(hidden, inputs.normalize)
-        return pool_normalized(hidden, layout.cu_seqlens, self._pooling, inputs.normalize, layout.max_seqlen)
+            return normalize(hidden, chosen)
+        return pool_normalized(hidden, layout.cu_seqlens, self._pooling, chosen, layout.max_seqlen)

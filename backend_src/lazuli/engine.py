@@ -21,6 +21,7 @@ from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import EngineConfig
 from lazuli.cpu import CpuStepper
 from lazuli.cuda import CudaStepper
+from lazuli.dense import load_dense
 from lazuli.encoder import Encoder
 from lazuli.errors import ConfigError
 from lazuli.graph import GraphCache, GraphCounters
@@ -64,7 +65,7 @@ class Engine:
         self._max_batch_sequences = config.max_batch_sequences
         self._encoder = _load_encoder(config, self.checkpoint, device)
         shape = self._encoder.shape
-        self.dimension = shape.hidden_size
+        self.dimension = self._encoder.dimension
         self.limits = TokenLimits(shape.vocab_size, min(shape.max_positions, self.checkpoint.max_positions))
         # Whoever uses the stepper holds the turn. A capture lets it go, so only one may, who took the idle turn before.
         self._idle_turn = threading.Lock()
@@ -217,7 +218,8 @@ def _load_encoder(config: EngineConfig, checkpoint: Checkpoint, device: torch.de
     def load(dtype: torch.dtype) -> Encoder:
         attention = select_attention(config.attention, device, dtype, read_attention_shape(checkpoint))
         model = load_model(checkpoint, attention, device, dtype)
-        return Encoder(model, pooling, capturable=attention.capturable, attention=attention)
+        dense = load_dense(checkpoint, model.shape.hidden_size, device)
+        return Encoder(model, pooling, capturable=attention.capturable, attention=attention, dense=dense)
 
     if device.type == "cuda":
         with torch.cuda.device(device):  # libraries ask for the current one

@@ -3,9 +3,17 @@
 Each function takes and returns torch tensors and picks by device. The torch versions are the references of the tests.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+_GATES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
 _MEASURED_ON = (9, 0)  # Hopper; elsewhere other cuts would be needed, or none fits
 
 
@@ -73,9 +81,38 @@ def qk_norm_rotary(
         rows.qk_norm_rotary(heads, weight, cos, sin, position_ids, eps)
         return
     normed = (F.rms_norm(heads, (heads.shape[-1],), eps=eps) * weight).float()
-    first, second = normed.chunk(2, dim=-1)
+    heads.copy_(_rotated(normed, cos, sin, position_ids))
+
+
+def rotate(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor) -> None:
+    """Rotate each head's pairs (i, i + head_dim / 2) by its position, in place; arguments as in `qk_norm_rotary`."""
+    if heads.is_cuda:
+        from lazuli.triton_kernels import rotation
+
+        rotation.rotate(heads, cos, sin, position_ids)
+    else:
+        heads.copy_(_rotated(heads.float(), cos, sin, position_ids))
+
+
+def _rotated(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    first, second = heads.chunk(2, dim=-1)
     cosines, sines = (table[position_ids].unsqueeze(1) for table in (cos, sin))  # [T, 1, head_dim / 2]
-    heads.copy_(torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1))
+    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+
+
+def gate(halves: torch.Tensor, activation: str) -> torch.Tensor:
+    """[T, 2 I], all gates before all ups, to [T, I]: the activated gates times the ups.
+
+    Args:
+        halves: The product.
+        activation: `silu`, `gelu`, or `gelu_tanh`, its approximation.
+    """
+    if halves.is_cuda:
+        from lazuli.triton_kernels import gating
+
+        return gating.gate(halves, activation)
+    gates, ups = halves.chunk(2, dim=1)
+    return _GATES[activation](gates).mul_(ups)
 
 
 def activated_product(

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from lazuli.errors import ConfigError
 
@@ -28,7 +28,7 @@ class WeightReader:
             prefixes: Prefixes such as `bert.` that some checkpoints put before every name; left out of the names here.
 
         Raises:
-            ConfigError: If a safetensors file is missing, or two tensors have one name.
+            ConfigError: If a safetensors file is missing or damaged, or two tensors have one name.
         """
         self._path = path
         self._device = device
@@ -36,12 +36,15 @@ class WeightReader:
         self._files: dict[str, tuple[Path, str]] = {}
         prefixes = tuple(prefixes)
         for file in _find_files(path):
-            with safe_open(file, framework="pt") as tensors:
-                for stored_name in tensors.keys():  # noqa: SIM118 - not a dictionary
-                    name = _strip(stored_name, prefixes)
-                    if name in self._files:
-                        raise ConfigError(f"{path}: the tensor {name!r} is stored twice")
-                    self._files[name] = (file, stored_name)
+            for stored_name in _stored_names(file):
+                name = _strip(stored_name, prefixes)
+                if name in self._files:
+                    raise ConfigError(f"{path}: the tensor {name!r} is stored twice")
+                self._files[name] = (file, stored_name)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a tensor that nobody has taken, without prefix."""
+        return name in self._files
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
         """Read one tensor.
@@ -84,10 +87,22 @@ class WeightReader:
             raise ConfigError(f"{self._path}: {len(left)} tensors are left over: {shown}")
 
 
+def _stored_names(file: Path) -> list[str]:
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return list(tensors.keys())
+    except (SafetensorError, OSError) as error:
+        size = file.stat().st_size
+        raise ConfigError(f"{file}: {size} bytes that are no whole safetensors file ({error})") from None
+
+
 def _find_files(path: Path) -> list[Path]:
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        try:
+            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConfigError(f"{index}: no weight_map of tensors to files") from None
         files = [path / name for name in sorted(names)]
         missing = next((file for file in files if not file.is_file()), None)
         if missing is not None:

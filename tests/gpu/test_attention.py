@@ -1,6 +1,7 @@
 """Every attention backend that can be used here against plain softmax attention in float32."""
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -19,12 +20,37 @@ pytestmark = [
 DEVICE = torch.device("cuda", 0)
 LENGTHS = [[1], [7], [64], [65], [513], [4096], [1, 7, 64, 65, 513], [4096, 1, 65], [7] * 40, [300, 1, 1, 300]]
 HEADS = [(16, 8, 128), (16, 16, 64), (12, 12, 32)]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Which keys count, and whether their distance does."""
+
+    causal: bool = False
+    window: int | None = None
+    biased: bool = False
+
+    def options(self, heads):
+        """Arguments of `forward`."""
+        bias = None
+        if self.biased:
+            bias = torch.randn(heads[0], 257, device=DEVICE, generator=torch.Generator("cuda").manual_seed(9))
+        return {"causal": self.causal, "window": self.window, "bias": bias}
+
+
+CASES = [(heads, Sight(causal)) for heads in HEADS for causal in (False, True)]
+CASES += [
+    ((12, 12, 64), Sight(window=64)),
+    ((12, 12, 64), Sight(causal=True, window=5)),
+    ((12, 12, 64), Sight(biased=True)),
+]
+CASES += [((3, 1, 256), Sight()), ((3, 1, 256), Sight(window=256))]
 # Another layout of as many tokens and sequences as a graph was captured for, with and without empty sequences.
 LAYOUTS = [[513, 64, 7], [1, 1, 1, 1, 1, 1, 1, 700], [64] * 8, [765], [100, 1, 99, 300]]
 NUM_TOKENS, NUM_SEQUENCES, MAX_SEQLEN = 768, 8, 768
 
 
-def reference(query, key, value, lengths, causal):
+def reference(query, key, value, lengths, causal=False, window=None, bias=None):
     """Softmax of the products of each sequence, float32."""
     query, key, value = query.float(), key.float(), value.float()
     group = query.shape[1] // key.shape[1]
@@ -34,9 +60,15 @@ def reference(query, key, value, lengths, causal):
         k = key[start:end].transpose(0, 1).repeat_interleave(group, dim=0)
         v = value[start:end].transpose(0, 1).repeat_interleave(group, dim=0)
         scores = q @ k.transpose(1, 2) / math.sqrt(q.shape[-1])
-        if causal:
-            scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -math.inf)
-        outputs.append((scores.softmax(dim=-1) @ v).transpose(0, 1))
+        places = torch.arange(end - start, device=q.device)
+        distance = places - places.unsqueeze(1)
+        if bias is not None:
+            reach = bias.shape[1] // 2
+            scores += bias[:, distance.clamp(-reach, reach) + reach]
+        hidden = (distance > 0) & causal
+        if window is not None:
+            hidden |= distance.abs() > window
+        outputs.append((scores.masked_fill(hidden, -math.inf).softmax(dim=-1) @ v).transpose(0, 1))
     return torch.cat(outputs)
 
 
@@ -71,68 +103,66 @@ def assert_close(output, expected):
 def make_backend(request):
     made = {}
 
-    def make(heads, causal):
-        num_heads, num_kv_heads, head_dim = heads
-        reason = request.param.why_not(DEVICE, torch.bfloat16, head_dim)
+    def make(heads, sight):
+        shape = AttentionShape(*heads, sight.causal, num_layers=1, window=sight.window, biased=sight.biased)
+        reason = request.param.why_not(DEVICE, torch.bfloat16, shape.head_dim) or request.param.why_not_shape(shape)
         if reason is not None:
             pytest.skip(f"{request.param.name}: {reason}")
-        if (heads, causal) not in made:
-            shape = AttentionShape(num_heads, num_kv_heads, head_dim, causal, num_layers=1)
-            made[heads, causal] = select_attention(request.param.name, DEVICE, torch.bfloat16, shape)
-        return made[heads, causal]
+        if shape not in made:
+            made[shape] = select_attention(request.param.name, DEVICE, torch.bfloat16, shape)
+        return made[shape]
 
     return make
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("heads", HEADS, ids=str)
+@pytest.mark.parametrize(("heads", "sight"), CASES, ids=str)
 class TestAgainstFloat32:
     @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
-    def test_layouts(self, make_backend, heads, causal, lengths):
-        backend = make_backend(heads, causal)
+    def test_layouts(self, make_backend, heads, sight, lengths):
+        backend, options = make_backend(heads, sight), sight.options(heads)
         inputs, metadata = make_inputs(sum(lengths), heads), make_metadata(lengths)
         backend.plan(metadata)
-        output = backend.forward(*inputs, metadata, causal=causal)
+        output = backend.forward(*inputs, metadata, **options)
         assert output.shape == inputs[0].shape
-        assert_close(output, reference(*inputs, lengths, causal))
+        assert_close(output, reference(*inputs, lengths, **options))
 
-    def test_padding_tokens_and_empty_sequences(self, make_backend, heads, causal):
-        backend = make_backend(heads, causal)
+    def test_padding_tokens_and_empty_sequences(self, make_backend, heads, sight):
+        backend, options = make_backend(heads, sight), sight.options(heads)
         lengths = [65, 7, 130]
         inputs = make_inputs(256, heads)
         metadata = make_metadata(lengths, num_tokens=256, num_sequences=8, max_seqlen=512)
         backend.plan(metadata)
-        output = backend.forward(*inputs, metadata, causal=causal)
+        output = backend.forward(*inputs, metadata, **options)
         assert output.shape == inputs[0].shape
-        assert_close(output, reference(*(part[: sum(lengths)] for part in inputs), lengths, causal))
+        assert_close(output, reference(*(part[: sum(lengths)] for part in inputs), lengths, **options))
 
-    def test_what_an_earlier_batch_leaves_behind_spoils_nothing(self, make_backend, heads, causal):
-        backend = make_backend(heads, causal)
+    def test_what_an_earlier_batch_leaves_behind_spoils_nothing(self, make_backend, heads, sight):
+        backend, options = make_backend(heads, sight), sight.options(heads)
         broken, whole = make_inputs(256, heads), make_inputs(256, heads, seed=1)
         for part in broken:
             part.fill_(float("nan"))
         sizes = {"num_tokens": 256, "num_sequences": 4, "max_seqlen": 256}
         full, padded = make_metadata([256], **sizes), make_metadata([100, 30], **sizes)
         backend.plan(full)
-        backend.forward(*broken, full, causal=causal)
+        backend.forward(*broken, full, **options)
         backend.plan(padded)
-        hidden = backend.forward(*whole, padded, causal=causal).clone()  # what the next layer gets
+        hidden = backend.forward(*whole, padded, **options).clone()  # what the next layer gets
         query, key, _ = whole
         value = hidden[:, : key.shape[1]]
         backend.plan(padded)
-        output = backend.forward(query, key, value, padded, causal=causal)
+        output = backend.forward(query, key, value, padded, **options)
         used = [part[:130] for part in (query, key, value)]
-        assert_close(output, reference(*used, [100, 30], causal))
+        assert_close(output, reference(*used, [100, 30], **options))
 
-    def test_more_sequences_than_kernels_search_one_by_one(self, make_backend, heads, causal):
-        backend = make_backend(heads, causal)
+    def test_more_sequences_than_kernels_search_one_by_one(self, make_backend, heads, sight):
+        backend, options = make_backend(heads, sight), sight.options(heads)
         lengths = [1, 2, 3] * 100
         inputs, metadata = make_inputs(sum(lengths), heads), make_metadata(lengths)
         backend.plan(metadata)
-        assert_close(backend.forward(*inputs, metadata, causal=causal), reference(*inputs, lengths, causal))
+        assert_close(backend.forward(*inputs, metadata, **options), reference(*inputs, lengths, **options))
 
-    def test_a_graph_serves_every_layout_of_its_size(self, make_backend, heads, causal):
-        backend = make_backend(heads, causal)
+    def test_a_graph_serves_every_layout_of_its_size(self, make_backend, heads, sight):
+        backend, options = make_backend(heads, sight), sight.options(heads)
         if not backend.capturable:
             pytest.skip(f"{backend.name} cannot be captured")
         stream = torch.cuda.Stream()
@@ -142,12 +172,12 @@ class TestAgainstFloat32:
             sizes = (NUM_TOKENS, NUM_SEQUENCES, MAX_SEQLEN, on_device)
             metadata = make_metadata(LAYOUTS[0], *sizes)
             backend.plan(metadata)
-            backend.forward(*inputs, metadata, causal=causal)  # loads the kernels
+            backend.forward(*inputs, metadata, **options)  # loads the kernels
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             backend.plan(metadata)
             graph.capture_begin(capture_error_mode="thread_local")
-            output = backend.forward(*inputs, metadata, causal=causal)
+            output = backend.forward(*inputs, metadata, **options)
             graph.capture_end()
             for seed, lengths in enumerate([*LAYOUTS, *LAYOUTS]):
                 for part, fresh in zip(inputs, make_inputs(NUM_TOKENS, heads, seed), strict=True):
@@ -155,23 +185,23 @@ class TestAgainstFloat32:
                 backend.plan(make_metadata(lengths, *sizes))
                 graph.replay()
                 used = [part[: sum(lengths)] for part in inputs]
-                assert_close(output.clone(), reference(*used, lengths, causal))
+                assert_close(output.clone(), reference(*used, lengths, **options))
 
-    def test_sequences_do_not_see_each_other(self, make_backend, heads, causal):
-        backend = make_backend(heads, causal)
+    def test_sequences_do_not_see_each_other(self, make_backend, heads, sight):
+        backend, options = make_backend(heads, sight), sight.options(heads)
         together, alone = make_metadata([65, 300, 7]), make_metadata([300])
         inputs = make_inputs(372, heads)
         backend.plan(together)
-        among_others = backend.forward(*inputs, together, causal=causal)[65:365].clone()
+        among_others = backend.forward(*inputs, together, **options)[65:365].clone()
         backend.plan(alone)
-        by_itself = backend.forward(*(part[65:365] for part in inputs), alone, causal=causal)
+        by_itself = backend.forward(*(part[65:365] for part in inputs), alone, **options)
         torch.testing.assert_close(among_others, by_itself, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("heads", [(16, 8, 128), (16, 16, 64)], ids=str)
 def test_plans_in_flight_do_not_overwrite_each_other(make_backend, heads):
     """Many batches are planned and replayed while the device is held up."""
-    backend = make_backend(heads, causal=False)
+    backend = make_backend(heads, Sight())
     if not backend.capturable:
         pytest.skip(f"{backend.name} reads the layout on the host")
     stream = torch.cuda.Stream()
@@ -208,11 +238,11 @@ def test_what_was_asked_for_by_name_is_not_replaced(backend, dtype, head_dim):
         select_attention(backend.name, DEVICE, dtype, shape)
 
 
-@pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_auto_is_right_wherever_it_changes_its_choice(heads):
-    shape = AttentionShape(*heads, causal=False, num_layers=28)
-    backend = select_attention(None, DEVICE, torch.bfloat16, shape)
+@pytest.mark.parametrize(("heads", "sight"), [case for case in CASES if not case[1].causal], ids=str)
+def test_auto_is_right_wherever_it_changes_its_choice(heads, sight):
+    shape = AttentionShape(*heads, causal=False, num_layers=28, window=sight.window, biased=sight.biased)
+    backend, options = select_attention(None, DEVICE, torch.bfloat16, shape), sight.options(heads)
     for lengths in ([16], [128], [512], [4096], [64] * 8, [512] * 8, [17, 300, 45, 900, 64, 8]):
         inputs, metadata = make_inputs(sum(lengths), heads), make_metadata(lengths)
         backend.plan(metadata)
-        assert_close(backend.forward(*inputs, metadata), reference(*inputs, lengths, causal=False))
+        assert_close(backend.forward(*inputs, metadata, **options), reference(*inputs, lengths, **options))

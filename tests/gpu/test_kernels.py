@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lazuli.kernels import biased_layer_norm, qk_norm_rotary, rms_norm, silu_multiply
+from lazuli.kernels import biased_layer_norm, gate, qk_norm_rotary, rms_norm, rotate, silu_multiply
 from lazuli.layers.embedding import TokenEmbedding
 from lazuli.pooling import normalize, pool_normalized
 
@@ -68,6 +68,30 @@ def test_silu_multiply(num_tokens, size, dtype):
     gate_up = random(num_tokens, 2 * size, dtype=dtype)
     expected = silu_multiply(gate_up.float())
     torch.testing.assert_close(silu_multiply(gate_up.cuda()).cpu().float(), expected, **TOLERANCE[dtype])
+
+
+@DTYPES
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("size", [50, 1152, 3072])
+@pytest.mark.parametrize("num_tokens", TOKENS)
+def test_gate(num_tokens, size, activation, dtype):
+    halves = random(num_tokens, 2 * size, dtype=dtype)
+    expected = gate(halves.float(), activation)
+    torch.testing.assert_close(gate(halves.cuda(), activation).cpu().float(), expected, **TOLERANCE[dtype])
+
+
+@DTYPES
+@pytest.mark.parametrize(("num_heads", "head_dim"), [(24, 64), (4, 256), (11, 64)])
+@pytest.mark.parametrize("num_tokens", TOKENS)
+def test_rotate(num_tokens, num_heads, head_dim, dtype):
+    everything = random(num_tokens, num_heads + 4, head_dim, dtype=dtype)
+    angles = random(5000, head_dim // 2, dtype=torch.float32, seed=2)
+    position_ids = torch.randint(5000, (num_tokens,), dtype=torch.int32, generator=torch.Generator().manual_seed(3))
+    on_gpu, on_cpu = everything.cuda(), everything.float()
+    tables = angles.cos(), angles.sin()
+    rotate(on_gpu[:, :num_heads], *(table.cuda() for table in tables), position_ids.cuda())
+    rotate(on_cpu[:, :num_heads], *tables, position_ids)
+    torch.testing.assert_close(on_gpu.cpu().float(), on_cpu, **TOLERANCE[dtype])
 
 
 @DTYPES

@@ -6,6 +6,7 @@ Takes backends and the entries of the table for the model's head shape. Knows no
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 import torch
 
@@ -20,11 +21,14 @@ _SHOWN_BATCHES = (1, 8, 50)
 class AutoAttention(AttentionBackend):
     """Hands each batch to the backend that was quickest on the batch most like it.
 
-    The choice depends on what a CUDA graph is captured for: tokens, sequences and the bound of the longest.
+    The choice depends on what a CUDA graph is captured for: tokens, sequences and the bound of the longest. Layers with
+    a window follow it too: where they take less time than the others, they matter less.
     """
 
     name = "auto"
     capturable = True
+    takes_window = True
+    takes_bias = True
 
     def __init__(self, backends: Mapping[str, AttentionBackend], entries: Sequence[Entry], num_layers: int) -> None:
         """Use these backends; at least one of them must have been measured in each entry."""
@@ -53,9 +57,12 @@ class AutoAttention(AttentionBackend):
         metadata: AttentionMetadata,
         *,
         causal: bool = False,
+        window: int | None = None,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the base class."""
-        return self._backend(metadata).forward(query, key, value, metadata, causal=causal)
+        options: dict[str, Any] = {"causal": causal, "window": window, "bias": bias}
+        return self._backend(metadata).forward(query, key, value, metadata, **options)
 
     def choice(self, num_tokens: int, num_sequences: int, max_seqlen: int) -> str:
         """The name of the backend for such batches."""

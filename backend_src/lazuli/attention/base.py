@@ -23,6 +23,8 @@ class AttentionShape:
         head_dim: Of each head.
         causal: Whether a token sees only itself and those before it.
         num_layers: How many there are.
+        window: How far a token sees in its local layers; None if it has none.
+        biased: Whether scores depend on how far apart two tokens are.
     """
 
     num_heads: int
@@ -30,6 +32,8 @@ class AttentionShape:
     head_dim: int
     causal: bool
     num_layers: int
+    window: int | None = None
+    biased: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,10 @@ class AttentionMetadata:
         edges = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
         return [(int(self.cu_seqlens_cpu[start]), end - start, int(lengths[start])) for start, end in pairwise(edges)]
 
+    def hiding_window(self, window: int | None) -> int | None:
+        """The window, or None if it is as wide as the longest sequence and hides nothing."""
+        return window if window is not None and window < self.max_seqlen - 1 else None
+
 
 class AttentionBackend(ABC):
     """Softmax attention over each sequence by itself, scaled by 1 / sqrt(head_dim).
@@ -77,11 +85,20 @@ class AttentionBackend(ABC):
     capturable: bool
     plans: bool = False  # whether `plan` does anything
     grid_by_longest: bool = False  # whether it starts programs for the longest sequence in place of each one
+    takes_window: bool = False
+    takes_bias: bool = False
 
     @classmethod
     @abstractmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
         """Why this backend cannot be used here, or None if it can."""
+
+    @classmethod
+    def why_not_shape(cls, shape: AttentionShape) -> str | None:
+        """Why this backend cannot compute a model's attention anywhere, or None if it can."""
+        if shape.window is not None and not cls.takes_window:
+            return "it has no window that is symmetric"
+        return "it has no relative bias" if shape.biased and not cls.takes_bias else None
 
     @classmethod
     def why_slow_to_make(cls, shape: AttentionShape, dtype: torch.dtype) -> str | None:
@@ -118,6 +135,8 @@ class AttentionBackend(ABC):
         metadata: AttentionMetadata,
         *,
         causal: bool = False,
+        window: int | None = None,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Attend. Does not synchronise.
 
@@ -127,6 +146,9 @@ class AttentionBackend(ABC):
             value: [T, K, head_dim].
             metadata: Of the same batch.
             causal: Whether a token sees only itself and those before it, instead of its whole sequence.
+            window: If given, a token sees only those at most so far away; needs `takes_window`.
+            bias: [H, 2 R + 1] float32 or None: added to the scaled score of a query and a key that lies d tokens
+                further on is `bias[:, R + d]`, where d is cut to -R ... R; needs `takes_bias`.
 
         Returns:
             [T, H, head_dim]. Rows from cu_seqlens[-1] on hold anything. Valid until the next call.

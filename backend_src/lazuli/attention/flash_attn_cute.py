@@ -26,6 +26,7 @@ class FlashAttnCuteAttention(AttentionBackend):
     name = "flash_attn_cute"
     capturable = True
     plans = True
+    takes_window = True
 
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -45,7 +46,8 @@ class FlashAttnCuteAttention(AttentionBackend):
             interface: Any = import_module("flash_attn.cute.interface")
             backend = cls(shape, interface._flash_attn_fwd, device, dtype)
             for num_sequences in (1, _MANY_SEQUENCES):
-                backend._run_once(num_sequences)
+                for window in {None, shape.window}:
+                    backend._run_once(num_sequences, window)
         return backend
 
     def __init__(self, shape: AttentionShape, function: Any, device: torch.device, dtype: torch.dtype) -> None:
@@ -68,24 +70,31 @@ class FlashAttnCuteAttention(AttentionBackend):
         metadata: AttentionMetadata,
         *,
         causal: bool = False,
+        window: int | None = None,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the base class."""
         output = self._output.rows(len(query))
         # The longest sequence is not told: the Hopper kernels do not use it, but would be compiled once more.
         layout = {"cu_seqlens_q": metadata.cu_seqlens, "cu_seqlens_k": metadata.cu_seqlens}
-        self._function(query, key, value, **layout, causal=causal, out=output)
+        assert bias is None, "the kernel has none"
+        reach = metadata.hiding_window(window)
+        sides = {"window_size_left": reach, "window_size_right": 0 if causal else reach} if reach is not None else {}
+        self._function(query, key, value, **layout, causal=causal and not sides, **sides, out=output)
         return output
 
-    def _run_once(self, num_sequences: int) -> None:
+    def _run_once(self, num_sequences: int, window: int | None = None) -> None:
         """A batch of sequences of one token."""
         shape = self._shape
         heads = (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads)
         packed = torch.zeros(num_sequences, sum(heads), shape.head_dim, device=self._device, dtype=self._dtype)
         cu_seqlens = torch.arange(num_sequences + 1, dtype=torch.int32, device=self._device)
-        metadata = AttentionMetadata(cu_seqlens, cu_seqlens.cpu().numpy(), 1)
+        # A window is used only where it hides something.
+        longest = 1 if window is None else window + 2
+        metadata = AttentionMetadata(cu_seqlens, cu_seqlens.cpu().numpy(), longest)
         self.plan(metadata)
         query, key, value = packed.split(heads, dim=1)
-        self.forward(query, key, value, metadata, causal=shape.causal)
+        self.forward(query, key, value, metadata, causal=shape.causal, window=window)
 
 
 def _why_no_package() -> str | None:

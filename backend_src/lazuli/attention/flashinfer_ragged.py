@@ -29,7 +29,7 @@ _VERSION = "0.6.11"
 _WORKSPACE_BYTES = 4 << 20
 _HEAD_DIMS = (64, 128, 256)
 # Of the functions' arguments.
-_NO_WINDOW = -1
+_NO_WINDOW = -1  # theirs hides keys to the left alone
 _NHD = 0
 _PAGE_SIZE = 1
 _FOR_GRAPHS = True
@@ -126,8 +126,11 @@ class _FlashInferAttention(AttentionBackend):
         metadata: AttentionMetadata,
         *,
         causal: bool = False,
+        window: int | None = None,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the base class."""
+        assert window is None and bias is None, "the kernels have neither"  # noqa: PT018
         planned, schedule = getattr(self._planned, "batch", (None, None))
         assert planned is metadata, "plan() was not called for this batch by this thread"
         output = self._output.rows(len(query))

@@ -44,7 +44,7 @@ def select_attention(
         chosen = _by_name(name, device, dtype, shape)
         _log.info("attention backend: %s (asked for)", chosen.name)
         return chosen
-    why_not = {backend.name: backend.why_not(device, dtype, shape.head_dim) for backend in BACKENDS}
+    why_not = {backend.name: _why_not(backend, device, dtype, shape) for backend in BACKENDS}
     usable = [backend for backend in BACKENDS if why_not[backend.name] is None]
     measured = entries_for(shape, _read_entries(device))
     chosen = _make_auto(usable, measured, device, dtype, shape) or usable[0].make(shape, device, dtype)
@@ -59,13 +59,19 @@ def _by_name(name: str, device: torch.device, dtype: torch.dtype, shape: Attenti
     by_name = {backend.name: backend for backend in BACKENDS}
     if name not in by_name:
         raise ConfigError(f"attention: {name!r} is not one of auto, {', '.join(by_name)}")
-    reason = by_name[name].why_not(device, dtype, shape.head_dim)
+    reason = _why_not(by_name[name], device, dtype, shape)
     if reason is not None:
         raise ConfigError(f"attention: {name!r} cannot be used on {device}: {reason}")
     try:
         return by_name[name].make(shape, device, dtype)
     except Exception as error:
         raise ConfigError(f"attention: {name!r} failed to start on {device}: {error}") from error
+
+
+def _why_not(
+    backend: type[AttentionBackend], device: torch.device, dtype: torch.dtype, shape: AttentionShape
+) -> str | None:
+    return backend.why_not(device, dtype, shape.head_dim) or backend.why_not_shape(shape)
 
 
 def _read_entries(device: torch.device) -> list[Entry]:

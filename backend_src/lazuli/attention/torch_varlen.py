@@ -18,6 +18,7 @@ class TorchVarlenAttention(AttentionBackend):
     name = "torch_varlen"
     capturable = True
     grid_by_longest = True
+    takes_window = True
 
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -37,13 +38,17 @@ class TorchVarlenAttention(AttentionBackend):
         metadata: AttentionMetadata,
         *,
         causal: bool = False,
+        window: int | None = None,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the base class."""
         from torch.nn.attention.varlen import varlen_attn
 
         lengths = (metadata.cu_seqlens, metadata.cu_seqlens, metadata.max_seqlen, metadata.max_seqlen)
-        window = (-1, 0) if causal else (-1, -1)  # tokens to look back and ahead; -1 is no limit
-        output = varlen_attn(query, key, value, *lengths, window_size=window, **_grouped_heads())
+        assert bias is None, "the kernel has none"
+        reach = metadata.hiding_window(window)
+        back = -1 if reach is None else reach  # no limit
+        output = varlen_attn(query, key, value, *lengths, window_size=(back, 0 if causal else back), **_grouped_heads())
         assert isinstance(output, torch.Tensor), "nothing but the output was asked for"
         return output
 

@@ -56,6 +56,7 @@ _MANY: _Table = (
     (1024, TileConfig(64, 64, 4, stages=3)),
     (2**31, TileConfig(128, 64, 8, stages=3)),
 )
+_SHORT = 1024  # has blocks of as many queries as keys
 # Warps that a large GPU runs at a time, or more.
 _MOST_WARPS = 132 * 32
 # A wider head fills the registers.
@@ -67,6 +68,8 @@ class TritonAttention(AttentionBackend):
 
     name = "triton"
     capturable = True
+    takes_window = True
+    takes_bias = True
 
     @classmethod
     def why_not(cls, device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -90,13 +93,18 @@ class TritonAttention(AttentionBackend):
         metadata: AttentionMetadata,
         *,
         causal: bool = False,
+        window: int | None = None,
+        bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """See the base class."""
-        config = choose_config(query.shape, metadata.num_sequences, metadata.max_seqlen)
-        return attend(query, key, value, metadata.cu_seqlens, config, causal=causal)
+        window = metadata.hiding_window(window)
+        config = choose_config(query.shape, metadata.num_sequences, metadata.max_seqlen, window)
+        return attend(query, key, value, metadata.cu_seqlens, config, causal=causal, window=window, bias=bias)
 
 
-def choose_config(query_shape: tuple[int, ...], num_sequences: int, max_seqlen: int) -> TileConfig:
+def choose_config(
+    query_shape: tuple[int, ...], num_sequences: int, max_seqlen: int, window: int | None = None
+) -> TileConfig:
     """The configuration for queries of [T, H, head_dim]; `perf/tune_attention.py` times it against others.
 
     The bound of the longest sequence says little about the others where there may be many: a bucket of 3584 tokens for
@@ -107,7 +115,9 @@ def choose_config(query_shape: tuple[int, ...], num_sequences: int, max_seqlen: 
         return _HUGE_HEAD
     if num_tokens * num_heads <= _FEW_ROWS:
         return _line(_FEW, max_seqlen)
-    return _line(_MANY, typical_length(num_tokens, num_sequences, max_seqlen))
+    length = typical_length(num_tokens, num_sequences, max_seqlen)
+    # The more queries share a block, the more keys it reads that most of them do not see.
+    return _line(_MANY, length if window is None else min(length, _SHORT))
 
 
 def _line(table: _Table, length: float) -> TileConfig:
@@ -122,6 +132,8 @@ def attend(
     config: TileConfig,
     *,
     causal: bool,
+    window: int | None = None,
+    bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Launch the kernel; shapes as in `AttentionBackend.forward`."""
     from lazuli.triton_kernels.attention import ragged_attention_kernel
@@ -131,6 +143,7 @@ def attend(
     num_tokens, num_heads, head_dim = query.shape
     for heads in (query, key, value):
         assert heads.stride()[1:] == (head_dim, 1), "heads must be contiguous neighbours"
+    assert bias is None or bias.is_contiguous(), "heads are found by their number"
     num_sequences = len(cu_seqlens) - 1
     num_programs = most_blocks(num_tokens, num_sequences, config.block_m) * num_heads
     # Most of them would find nothing to do if there may be far more sequences than there are blocks of tokens.
@@ -140,13 +153,15 @@ def attend(
     output = torch.empty((num_tokens, num_heads, head_dim), dtype=query.dtype, device=query.device)
     scale = math.log2(math.e) / math.sqrt(head_dim)
     strides = (query.stride(0), key.stride(0), value.stride(0))
-    arguments: list[Any] = [query, key, value, output, cu_seqlens, num_sequences, *strides, scale]
+    arguments: list[Any] = [query, key, value, output, bias, cu_seqlens, num_sequences, *strides, scale]
     ragged_attention_kernel[(num_programs,)](
         *arguments,
         HEADS=num_heads,
         GROUP=num_heads // key.shape[1],
         HEAD_DIM=head_dim,
         CAUSAL=causal,
+        WINDOW=window,
+        REACH=None if bias is None else bias.shape[1] // 2,
         BLOCK_M=config.block_m,
         BLOCK_N=config.block_n,
         MASK_ALL=config.mask_all,

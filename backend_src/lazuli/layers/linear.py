@@ -61,6 +61,12 @@ class Linear:
             return torch.mm(tokens, self._transposed)
         return torch.addmm(self.bias, tokens, self._transposed)
 
+    def add_to(self, residual: torch.Tensor, tokens: torch.Tensor) -> None:
+        """Add x W + b to [T, out] in place."""
+        self.add_product_to(residual, tokens)
+        if self.bias is not None:
+            residual.add_(self.bias)
+
     def add_product_to(self, residual: torch.Tensor, tokens: torch.Tensor) -> None:
         """Add x W, without the bias, to [T, out] in place."""
         if tokens.is_cuda:

@@ -1,11 +1,11 @@
-"""Layer normalisation, with the residual added first."""
+"""Normalisation of tokens: by mean and variance, with the residual added first, or by the mean square."""
 
 from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from lazuli.kernels import biased_layer_norm
+from lazuli.kernels import biased_layer_norm, rms_norm
 from lazuli.layers.linear import Linear
 from lazuli.layers.stream import Stream
 from lazuli.weights import WeightReader
@@ -24,9 +24,10 @@ class LayerNorm:
         self.eps = eps
 
     @classmethod
-    def read(cls, weights: WeightReader, name: str, size: int, eps: float) -> "LayerNorm":
-        """Read `name.weight` and `name.bias`."""
-        return cls(weights.take(f"{name}.weight", size), weights.take(f"{name}.bias", size), eps)
+    def read(cls, weights: WeightReader, name: str, size: int, eps: float, *, bias: bool = True) -> "LayerNorm":
+        """Read `name.weight` and, if there is one, `name.bias`."""
+        weight = weights.take(f"{name}.weight", size)
+        return cls(weight, weights.take(f"{name}.bias", size) if bias else torch.zeros_like(weight), eps)
 
     def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
         """[T, D] to [T, D]."""
@@ -36,9 +37,24 @@ class LayerNorm:
         """Normalise linear(tokens) + residual; overwrites the residual, which saves a buffer."""
         if not tokens.is_cuda:
             return self(linear(tokens).add_(residual))
-        assert linear.bias is not None, "each of the layers before a norm has one"
         linear.add_product_to(residual, tokens)
+        if linear.bias is None:
+            return self(residual)
         return biased_layer_norm(residual, linear.bias, self.weight, self.bias, self.eps)
+
+
+class RmsNorm:
+    """Divides by the root mean square over the last dimension, then scales."""
+
+    def __init__(self, scale: torch.Tensor, eps: float, dtype: torch.dtype) -> None:
+        """Wrap a scale [D] of any precision, for tokens of `dtype`."""
+        # The quick kernel of a CPU wants one dtype.
+        self._scale = scale if scale.is_cuda else scale.to(dtype)
+        self._eps = eps
+
+    def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
+        """[T, D] to [T, D]."""
+        return rms_norm(tokens, self._scale, self._eps)
 
 
 class NormThenLinear:

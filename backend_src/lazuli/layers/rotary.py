@@ -1,13 +1,13 @@
-"""Rotary position embedding (Su et al., 2021), with the norm that Qwen3 puts before it on each query and key head.
+"""Rotary position embedding (Su et al., 2021), by itself or after a norm of each query and key head, as in Qwen3.
 
-Takes packed projections, returns rotated queries and keys. On a GPU both steps are one kernel.
+Takes packed projections, returns rotated queries and keys. On a GPU norm and rotation are one kernel.
 """
 
 from typing import TYPE_CHECKING
 
 import torch
 
-from lazuli.kernels import qk_norm_rotary
+from lazuli.kernels import qk_norm_rotary, rotate
 from lazuli.layers.linear import Linear
 from lazuli.layers.stream import Stream
 from lazuli.weights import WeightReader
@@ -24,6 +24,23 @@ class RotaryTable:
         frequencies = theta ** (-torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim)
         angles = torch.outer(torch.arange(max_positions, device=device, dtype=torch.float32), frequencies)
         self.cos, self.sin = angles.cos(), angles.sin()
+
+
+class Rotary:
+    """Rotates pairs (i, i + head_dim / 2) of each head of queries and keys by position."""
+
+    def __init__(self, num_heads: int, head_dim: int, table: RotaryTable) -> None:
+        """Take the number of all heads that are rotated, queries and keys."""
+        self._num_rotated = num_heads
+        self._head_dim = head_dim
+        self._table = table
+
+    def project(self, tokens: torch.Tensor, projection: Linear, position_ids: torch.Tensor) -> torch.Tensor:
+        """Project to heads, of which the first are rotated; as `QkNormRotary.project`."""
+        heads = projection(tokens)
+        rotated = heads.unflatten(1, (-1, self._head_dim))[:, : self._num_rotated]
+        rotate(rotated, self._table.cos, self._table.sin, position_ids)
+        return heads
 
 
 class QkNormRotary:

@@ -53,6 +53,27 @@ def read_fields(cls: Any, model: Mapping[str, Any], optional: Collection[str] = 
     return {name: model[name] for name in names}
 
 
+def require(model: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
+    """Refuse a `config.json` that asks for something else.
+
+    Args:
+        model: Its content.
+        supported: The one value that each field may have, if it is there.
+
+    Raises:
+        ConfigError: Naming the field.
+    """
+    for name, value in supported.items():
+        if model.get(name, value) != value:
+            raise ConfigError(f"{name}: {model[name]!r} is not supported, only {value!r} is")
+
+
+def require_one_of(model: Mapping[str, Any], name: str, supported: Collection[str]) -> None:
+    """The same of a field that may have several values."""
+    if model.get(name) not in supported:
+        raise ConfigError(f"{name}: {model.get(name)!r} is not supported, only {', '.join(supported)} are")
+
+
 class RaggedModel(Protocol):
     """A transformer encoder over packed tokens."""
 

@@ -32,7 +32,9 @@ class BertConfig:
     """The part of `config.json` that decides the computation; names as there.
 
     Attributes:
+        type_vocab_size: 0 in a family without token types.
         position_offset: The first rows of the position table that no token uses; not in the file, but in the family.
+        biased: Whether scores depend on how far apart two tokens are; not in the file either.
     """
 
     hidden_size: int
@@ -45,14 +47,16 @@ class BertConfig:
     hidden_act: str
     layer_norm_eps: float
     position_offset: int = 0
+    biased: bool = False
 
     @classmethod
-    def from_json(cls, model: Mapping[str, Any], position_offset: int = 0) -> "BertConfig":
+    def from_json(cls, model: Mapping[str, Any], *, position_offset: int = 0, biased: bool = False) -> "BertConfig":
         """Read `config.json`.
 
         Args:
             model: Its content.
             position_offset: Of the family.
+            biased: Of the family.
 
         Raises:
             ConfigError: If a value is missing or asks for something that is not supported.
@@ -62,7 +66,8 @@ class BertConfig:
             raise ConfigError(f"position_embedding_type: {positions!r} is not supported, only 'absolute' is")
         if model.get("is_decoder"):
             raise ConfigError("is_decoder: a BERT decoder is not supported")
-        return cls(**read_fields(cls, model, optional=("position_offset",)), position_offset=position_offset)
+        values = read_fields(cls, model, optional=("position_offset", "biased"))
+        return cls(**values, position_offset=position_offset, biased=biased)
 
     @property
     def shape(self) -> ModelShape:
@@ -75,11 +80,42 @@ class BertConfig:
         )
 
 
+@dataclass(frozen=True)
+class LayerNames:
+    """The tensors of attention, which families of the same layers name differently."""
+
+    qkv: tuple[str, str, str]
+    project: str
+    attention_norm: str
+
+
+_NAMES = LayerNames(
+    qkv=("attention.self.query", "attention.self.key", "attention.self.value"),
+    project="attention.output.dense",
+    attention_norm="attention.output.LayerNorm",
+)
+
+
 class BertModel:
     """The encoder, without a pooling head."""
 
-    def __init__(self, config: BertConfig, weights: WeightReader, attention: AttentionBackend) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        weights: WeightReader,
+        attention: AttentionBackend,
+        *,
+        names: LayerNames = _NAMES,
+        bias: torch.Tensor | None = None,
+    ) -> None:
         """Read all weights.
+
+        Args:
+            config: The sizes.
+            weights: Where from.
+            attention: What attends.
+            names: Of the family's tensors.
+            bias: Of the scores in all layers, see `AttentionBackend.forward`.
 
         Raises:
             ConfigError: If a tensor is missing, left over or of another shape.
@@ -90,7 +126,8 @@ class BertModel:
             weights, "embeddings.LayerNorm", config.hidden_size, config.layer_norm_eps
         )
         self._layers = [
-            BertLayer(config, weights, attention, f"encoder.layer.{index}") for index in range(config.num_hidden_layers)
+            BertLayer(config, weights, attention, f"encoder.layer.{index}", names, bias)
+            for index in range(config.num_hidden_layers)
         ]
         weights.finish(IGNORED)
         sizes = (3 * config.hidden_size, config.intermediate_size, config.hidden_size)
@@ -131,16 +168,24 @@ class BertModel:
 class BertLayer:
     """Attention and perceptron, each with its residual and norm."""
 
-    def __init__(self, config: BertConfig, weights: WeightReader, attention: AttentionBackend, name: str) -> None:
+    def __init__(
+        self,
+        config: BertConfig,
+        weights: WeightReader,
+        attention: AttentionBackend,
+        name: str,
+        names: LayerNames,
+        bias: torch.Tensor | None,
+    ) -> None:
         """Read the weights under `name`."""
         size, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
         self._attention = attention
+        self._bias = bias
         self._head_dim = config.shape.head_dim
         # One product instead of three: they share their input.
-        parts = ("query", "key", "value")
-        self.qkv = Linear.read(weights, {f"{name}.attention.self.{part}": size for part in parts}, size)
-        self.project = Linear.read(weights, {f"{name}.attention.output.dense": size}, size)
-        self.attention_norm = LayerNorm.read(weights, f"{name}.attention.output.LayerNorm", size, eps)
+        self.qkv = Linear.read(weights, {f"{name}.{part}": size for part in names.qkv}, size)
+        self.project = Linear.read(weights, {f"{name}.{names.project}": size}, size)
+        self.attention_norm = LayerNorm.read(weights, f"{name}.{names.attention_norm}", size, eps)
         up = Linear.read(weights, {f"{name}.intermediate.dense": inner}, size)
         down = Linear.read(weights, {f"{name}.output.dense": size}, inner)
         self.mlp = Mlp(up, down, config.hidden_act)
@@ -159,7 +204,7 @@ class BertLayer:
     def attend(self, projected: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
         """[T, 3 D] of queries, keys and values to [T, D]."""
         query, key, value = projected.unflatten(1, (3, -1, self._head_dim)).unbind(1)  # [T, H, head_dim] each
-        return self._attention.forward(query, key, value, metadata).flatten(1)
+        return self._attention.forward(query, key, value, metadata, bias=self._bias).flatten(1)
 
 
 class FusedLayer:
@@ -194,7 +239,8 @@ class FusedLayer:
 def _read_embedding(config: BertConfig, weights: WeightReader) -> TokenEmbedding:
     size = config.hidden_size
     positions = weights.take("embeddings.position_embeddings.weight", config.max_position_embeddings, size)
-    types = weights.take("embeddings.token_type_embeddings.weight", config.type_vocab_size, size)
-    tokens = weights.take("embeddings.word_embeddings.weight", config.vocab_size, size)
-    # Single texts are all of type 0, so its vector can be added once and for all.
-    return TokenEmbedding(tokens, positions[config.position_offset :] + types[0])
+    positions = positions[config.position_offset :]
+    if config.type_vocab_size:
+        # Single texts are all of type 0, so its vector can be added once and for all.
+        positions = positions + weights.take("embeddings.token_type_embeddings.weight", config.type_vocab_size, size)[0]
+    return TokenEmbedding(weights.take("embeddings.word_embeddings.weight", config.vocab_size, size), positions)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
-from lazuli.errors import ConfigError
 from lazuli.kernels import rms_norm
 from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
 from lazuli.layers.mlp import GateUp
 from lazuli.layers.rotary import QkNormRotary, RotaryTable
 from lazuli.layers.stream import Stream
-from lazuli.models.base import ModelShape, make_workspace, read_fields, use_fused
+from lazuli.models.base import ModelShape, make_workspace, read_fields, require, use_fused
+from lazuli.models.rotary_base import read_theta
 from lazuli.weights import WeightReader
 
 if TYPE_CHECKING:
@@ -61,11 +61,9 @@ class Qwen3Config:
         Raises:
             ConfigError: If a value is missing or asks for something that is not supported.
         """
-        for name, supported in (("hidden_act", "silu"), ("attention_bias", False), ("use_sliding_window", False)):
-            if model.get(name, supported) != supported:
-                raise ConfigError(f"{name}: {model[name]!r} is not supported, only {supported!r} is")
+        require(model, {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False})
         values = read_fields(cls, model, optional=("rope_theta", "causal"))
-        return cls(**values, rope_theta=_read_theta(model), causal=bool(model.get("is_causal", causal)))
+        return cls(**values, rope_theta=read_theta(model), causal=bool(model.get("is_causal", causal)))
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
@@ -189,14 +187,3 @@ class Qwen3Layer:
         sizes = (self._num_heads, self._num_kv_heads, self._num_kv_heads)
         query, key, value = heads.unflatten(1, (-1, self._head_dim)).split(sizes, dim=1)
         return self._attention.forward(query, key, value, metadata, causal=self._causal).flatten(1)
-
-
-def _read_theta(model: Mapping[str, Any]) -> float:
-    parameters = model.get("rope_parameters") or model.get("rope_scaling") or {}
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
-    if kind != "default":
-        raise ConfigError(f"rope_type: {kind!r} is not supported, only 'default' is")
-    theta = parameters.get("rope_theta", model.get("rope_theta"))
-    if theta is None:
-        raise ConfigError("config.json: rope_theta is missing")
-    return float(theta)

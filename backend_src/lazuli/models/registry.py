@@ -10,7 +10,7 @@ import torch
 from lazuli.attention.base import AttentionBackend, AttentionShape
 from lazuli.checkpoint import Checkpoint
 from lazuli.errors import ConfigError
-from lazuli.models import bert, qwen3, xlm_roberta
+from lazuli.models import bert, gemma3, modernbert, mpnet, nomic_bert, qwen3, xlm_roberta
 from lazuli.models.base import ModelShape, RaggedModel
 from lazuli.weights import WeightReader
 
@@ -33,6 +33,10 @@ _BERT = _Family(bert.BertConfig.from_json, bert.PREFIXES, bert.BertModel)
 _XLM_ROBERTA = _Family(xlm_roberta.read_config, xlm_roberta.PREFIXES, bert.BertModel)
 _QWEN3_CAUSAL = _Family(partial(qwen3.Qwen3Config.from_json, causal=True), qwen3.PREFIXES, qwen3.Qwen3Model)
 _QWEN3_BIDIRECTIONAL = _Family(partial(qwen3.Qwen3Config.from_json, causal=False), qwen3.PREFIXES, qwen3.Qwen3Model)
+_MODERNBERT = _Family(modernbert.ModernBertConfig.from_json, modernbert.PREFIXES, modernbert.ModernBertModel)
+_NOMIC_BERT = _Family(nomic_bert.NomicBertConfig.from_json, nomic_bert.PREFIXES, nomic_bert.NomicBertModel)
+_GEMMA3 = _Family(gemma3.Gemma3Config.from_json, gemma3.PREFIXES, gemma3.Gemma3Model)
+_MPNET = _Family(mpnet.read_config, mpnet.PREFIXES, mpnet.load)
 
 _FAMILIES = {
     "BertModel": _BERT,
@@ -42,6 +46,13 @@ _FAMILIES = {
     "Qwen3Model": _QWEN3_CAUSAL,
     "Qwen3ForCausalLM": _QWEN3_CAUSAL,
     "PPLXQwen3Model": _QWEN3_BIDIRECTIONAL,
+    "ModernBertModel": _MODERNBERT,
+    "ModernBertForMaskedLM": _MODERNBERT,
+    "NomicBertModel": _NOMIC_BERT,
+    "NomicBertForMaskedLM": _NOMIC_BERT,
+    "Gemma3TextModel": _GEMMA3,
+    "MPNetModel": _MPNET,
+    "MPNetForMaskedLM": _MPNET,
 }
 
 
@@ -67,6 +78,8 @@ def read_attention_shape(checkpoint: Checkpoint) -> AttentionShape:
         head_dim=config.shape.head_dim,
         causal=getattr(config, "causal", False),
         num_layers=config.num_hidden_layers,
+        window=getattr(config, "window", None),
+        biased=getattr(config, "biased", False),
     )
 
 
@@ -84,7 +97,8 @@ def load_model(
 
 
 def _find_family(checkpoint: Checkpoint) -> _Family:
-    name = (checkpoint.model.get("architectures") or ["none"])[0]
+    names = checkpoint.model.get("architectures") or ["none"]
+    name = names if isinstance(names, str) else names[0]
     if name not in _FAMILIES:
         supported = ", ".join(_FAMILIES)
         raise ConfigError(f"{checkpoint.path}: the architecture {name} is not supported; supported: {supported}")

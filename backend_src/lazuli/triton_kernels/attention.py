@@ -12,6 +12,10 @@ import triton.language as tl
 from lazuli.triton_kernels.early import let_next_start, wait_for_previous
 from lazuli.triton_kernels.layout import find_block, used_blocks
 
+_LOG2E = tl.constexpr(1.4426950408889634)
+# For the largest score before there is any: a block may hide all its keys from a row, and -inf - -inf is no number.
+_LOW = tl.constexpr(-1e30)
+
 
 @triton.jit
 def _attend_blocks(
@@ -23,6 +27,7 @@ def _attend_blocks(
     total,
     keys,
     values,
+    bias,
     token,
     first,
     last,
@@ -33,6 +38,8 @@ def _attend_blocks(
     HEAD_DIM: tl.constexpr,
     BLOCK_N: tl.constexpr,
     CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    REACH: tl.constexpr,
     MASKED: tl.constexpr,
     LATE_Q: tl.constexpr,
     STAGES: tl.constexpr,
@@ -52,10 +59,15 @@ def _attend_blocks(
         else:
             k = tl.load(keys + begin * key_stride + key_places)
         scores = tl.dot(block_q, tl.trans(k))
+        if REACH is not None:
+            distance = tl.minimum(tl.maximum((begin + row)[None, :] - token[:, None], -REACH), REACH)
+            scores += tl.load(bias + distance) * (_LOG2E / scale)
         if MASKED:
             seen = (begin + row < length)[None, :]
             if CAUSAL:
                 seen = seen & ((begin + row)[None, :] <= token[:, None])
+            if WINDOW is not None:
+                seen = seen & (tl.abs((begin + row)[None, :] - token[:, None]) <= WINDOW)
             scores = tl.where(seen, scores, float("-inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1) * scale)
         weights = tl.exp2(scores * scale - new_largest[:, None])
@@ -77,6 +89,7 @@ def _attend(
     key,
     value,
     output,
+    bias,
     start,
     length,
     first_token,
@@ -89,6 +102,8 @@ def _attend(
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    REACH: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     MASK_ALL: tl.constexpr,
@@ -106,20 +121,26 @@ def _attend(
     if not LATE_Q:
         q = tl.load(queries, mask=inside, other=0.0)
     result = tl.zeros((BLOCK_M, HEAD_DIM), tl.float32)
-    largest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    largest = tl.full((BLOCK_M,), float("-inf") if WINDOW is None else _LOW, tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     last = tl.minimum(length, first_token + BLOCK_M) if CAUSAL else length
     full = 0
-    if not MASK_ALL:
+    if REACH is not None:
+        bias += head * (2 * REACH + 1) + REACH
+    if WINDOW is not None:
+        # Blocks that no row of the block sees are left out. Of the others, few are seen by every row.
+        full = tl.maximum(first_token - WINDOW, 0) // BLOCK_N * BLOCK_N
+        last = tl.minimum(last, first_token + BLOCK_M + WINDOW)
+    elif not MASK_ALL:
         # Keys that every row of the block sees, whole blocks of them.
         full = (first_token + 1 if CAUSAL else length) // BLOCK_N * BLOCK_N
         result, largest, total = _attend_blocks(
-            q, queries, inside, result, largest, total, keys, values, token, 0, full, length,
-            key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, False, LATE_Q, STAGES,
+            q, queries, inside, result, largest, total, keys, values, bias, token, 0, full, length,
+            key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, WINDOW, REACH, False, LATE_Q, STAGES,
         )  # fmt: skip
     result, largest, total = _attend_blocks(
-        q, queries, inside, result, largest, total, keys, values, token, full, last, length,
-        key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, True, LATE_Q, STAGES,
+        q, queries, inside, result, largest, total, keys, values, bias, token, full, last, length,
+        key_stride, value_stride, scale, HEAD_DIM, BLOCK_N, CAUSAL, WINDOW, REACH, True, LATE_Q, STAGES,
     )  # fmt: skip
     result *= (1 / total)[:, None]
     outputs = output + start * (HEADS * HEAD_DIM) + head * HEAD_DIM + token[:, None] * (HEADS * HEAD_DIM) + columns
@@ -132,6 +153,7 @@ def ragged_attention_kernel(
     key,
     value,
     output,
+    bias,
     cu_seqlens,
     num_sequences,
     query_stride,
@@ -142,6 +164,8 @@ def ragged_attention_kernel(
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     CAUSAL: tl.constexpr,
+    WINDOW: tl.constexpr,
+    REACH: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     MASK_ALL: tl.constexpr,
@@ -158,6 +182,7 @@ def ragged_attention_kernel(
         key: See `query`.
         value: See `query`.
         output: [T, HEADS, HEAD_DIM], contiguous.
+        bias: [HEADS, 2 REACH + 1] float32; None if REACH is.
         cu_seqlens: [num_sequences + 1]; read before the kernel before has ended.
         num_sequences: Sequences, empty ones too.
         query_stride: Numbers from token to token.
@@ -168,6 +193,8 @@ def ragged_attention_kernel(
         GROUP: Query heads a key head.
         HEAD_DIM: A power of two.
         CAUSAL: Whether later keys are hidden.
+        WINDOW: Keys farther from the query than that are hidden; None if none are.
+        REACH: How far two tokens may be apart until the bias stays the same; None if there is no bias.
         BLOCK_M: Queries of a block.
         BLOCK_N: Keys a step.
         MASK_ALL: One loop that masks every block, instead of one without and one with masks: less to start up.
@@ -189,9 +216,9 @@ def ragged_attention_kernel(
             let_next_start(EARLY)
             if block * BLOCK_M < length:
                 _attend(
-                    query, key, value, output, start.to(tl.int64), length, block * BLOCK_M, number % HEADS,
+                    query, key, value, output, bias, start.to(tl.int64), length, block * BLOCK_M, number % HEADS,
                     query_stride, key_stride, value_stride, scale,
-                    HEADS, GROUP, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
+                    HEADS, GROUP, HEAD_DIM, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
                 )  # fmt: skip
         wait_for_previous(EARLY)  # without a block, too
     else:
@@ -201,7 +228,7 @@ def ragged_attention_kernel(
         let_next_start(EARLY)
         if block * BLOCK_M < length:
             _attend(
-                query, key, value, output, start.to(tl.int64), length, block * BLOCK_M, tl.program_id(0) % HEADS,
+                query, key, value, output, bias, start.to(tl.int64), length, block * BLOCK_M, tl.program_id(0) % HEADS,
                 query_stride, key_stride, value_stride, scale,
-                HEADS, GROUP, HEAD_DIM, CAUSAL, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
+                HEADS, GROUP, HEAD_DIM, CAUSAL, WINDOW, REACH, BLOCK_M, BLOCK_N, MASK_ALL, LATE_Q, STAGES,
             )  # fmt: skip

@@ -1,13 +1,16 @@
 import json
+from typing import ClassVar
 
 import pytest
 
 from lazuli import checkpoint
-from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
+from lazuli.checkpoint import DenseModule, load_checkpoint, resolve_checkpoint
 from lazuli.errors import ConfigError
 
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer", "path": ""}
 POOLING = {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}
+DENSE = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}
+IDENTITY = "torch.nn.modules.linear.Identity"
 NORMALIZE = {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"}
 
 
@@ -86,13 +89,21 @@ class TestModules:
         write("modules.json", [TRANSFORMER, POOLING, NORMALIZE])
         assert load(tmp_path).normalize
 
-    @pytest.mark.parametrize("name", ["Dense", "LayerNorm", "CLIPModel"])
+    @pytest.mark.parametrize("name", ["LayerNorm", "CLIPModel"])
     def test_another_module_is_refused_by_name(self, tmp_path, write, name):
         write(
             "modules.json",
             [TRANSFORMER, POOLING, {"type": f"sentence_transformers.models.{name}", "path": "3"}],
         )
         with pytest.raises(ConfigError, match=f"the module {name} is not supported"):
+            load(tmp_path)
+
+    @pytest.mark.parametrize(
+        "modules", [[TRANSFORMER, NORMALIZE, POOLING], [TRANSFORMER, POOLING, NORMALIZE, DENSE], [POOLING, TRANSFORMER]]
+    )
+    def test_another_order_is_refused(self, tmp_path, write, modules):
+        write("modules.json", modules)
+        with pytest.raises(ConfigError, match="this order of modules is not supported"):
             load(tmp_path)
 
     @pytest.mark.parametrize(
@@ -136,6 +147,52 @@ class TestModules:
             load(tmp_path)
 
 
+class TestDense:
+    SIZES: ClassVar = {"in_features": 8, "out_features": 16, "bias": False}
+
+    @pytest.fixture(autouse=True)
+    def modules(self, write):
+        write("modules.json", [TRANSFORMER, POOLING, DENSE, DENSE | {"path": "3_Dense"}, NORMALIZE])
+        write("1_Pooling/config.json", {"pooling_mode": "mean"})
+        write("3_Dense/config.json", {"in_features": 16, "out_features": 8, "activation_function": IDENTITY})
+
+    @pytest.mark.parametrize(
+        ("changes", "activation"),
+        [
+            ({"activation_function": IDENTITY}, "Identity"),
+            ({"activation_function": "torch.nn.modules.activation.Tanh"}, "Tanh"),
+            ({}, "Tanh"),
+            ({"activation_function": IDENTITY, "module_input_name": "sentence_embedding"}, "Identity"),
+        ],
+    )
+    def test_each_in_its_order(self, tmp_path, write, changes, activation):
+        write("2_Dense/config.json", self.SIZES | changes)
+        loaded = load(tmp_path)
+        assert loaded.normalize
+        assert loaded.dense == (
+            DenseModule(tmp_path / "2_Dense", 8, 16, bias=False, activation=activation),
+            DenseModule(tmp_path / "3_Dense", 16, 8, bias=True, activation="Identity"),
+        )
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"in_features": None}, "in_features is missing"),
+            ({"activation_function": "my.module.Tanh"}, "activation_function: 'my.module.Tanh' is not supported"),
+            (
+                {"activation_function": "torch.nn.modules.activation.Softmax"},
+                r"Softmax' is not supported; .*: Identity, ",
+            ),
+            ({"module_input_name": "token_embeddings"}, "only layers from sentence_embedding"),
+            ({"use_residual": True}, "only layers from sentence_embedding"),
+        ],
+    )
+    def test_what_is_not_supported_is_refused(self, tmp_path, write, changes, message):
+        write("2_Dense/config.json", self.SIZES | changes)
+        with pytest.raises(ConfigError, match=rf"2_Dense/config\.json: .*{message}"):
+            load(tmp_path)
+
+
 class TestPrompts:
     def test_none(self, tmp_path, write):
         assert (load(tmp_path).prompts, load(tmp_path).default_prompt_name) == ({}, None)
@@ -169,6 +226,31 @@ class TestFiles:
         (tmp_path / "modules.json").write_bytes(b"\xff\xfe")
         with pytest.raises(ConfigError, match=r"modules\.json is not valid JSON"):
             load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("config.json", [], "config.json must hold an object"),
+        ("sentence_bert_config.json", None, "sentence_bert_config.json must hold an object, not null"),
+        ("modules.json", [{"a": 1}], "modules.json must be a list of objects with type and path"),
+        ("modules.json", ["x"], "modules.json must be a list"),
+        ("sentence_bert_config.json", {"max_seq_length": "256"}, "max_seq_length: '256' is not a number of tokens"),
+        ("sentence_bert_config.json", {"max_seq_length": -5}, "max_seq_length: -5 is not"),
+        ("sentence_bert_config.json", {"max_seq_length": 10.5}, "max_seq_length: 10.5 is not"),
+        ("config_sentence_transformers.json", {"prompts": {"q": 5}}, "prompts must map names to texts"),
+        ("config_sentence_transformers.json", {"prompts": ["q"]}, "prompts must map names to texts"),
+    ],
+)
+def test_json_of_another_form_is_named(tmp_path, write, name, content, said):
+    write(name, content if content is not None else "null")
+    with pytest.raises(ConfigError, match=said):
+        load(tmp_path)
+
+
+def test_a_limit_that_means_none(tmp_path, write):
+    write("tokenizer_config.json", {"model_max_length": 1e30})
+    assert load(tmp_path).max_seq_length == 64
 
 
 def test_minilm():

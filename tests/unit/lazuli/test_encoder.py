@@ -4,7 +4,9 @@ import torch
 
 from lazuli.batch import RaggedBatch
 from lazuli.cpu import host_inputs
+from lazuli.dense import Dense
 from lazuli.encoder import Encoder
+from lazuli.layers.linear import Linear
 from lazuli.models.base import ModelShape
 
 
@@ -47,6 +49,31 @@ def test_chosen_vectors_are_of_unit_length():
     lengths = Encoder(FakeModel(), "mean").encode(inputs([True, False])).norm(dim=1)
     assert lengths[0] == pytest.approx(1)
     assert lengths[1] == pytest.approx((16 + 0.25 + 1) ** 0.5)
+
+
+class TestDense:
+    LAYERS = (
+        Dense(Linear(torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]), torch.tensor([0.0, 1.0])), "Identity"),
+        Dense(Linear(torch.tensor([[0.1, 0.1], [3.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])), "ReLU"),
+    )
+    EXPECTED = torch.tensor([[0.4, 9, 0, 1], [0.6, 12, 0, 2]])
+
+    def test_layers_come_between_pooling_and_normalisation(self):
+        encoder = Encoder(FakeModel(), "mean", dense=self.LAYERS)
+        assert encoder.dimension == 4
+        torch.testing.assert_close(encoder.encode(inputs([False, False])), self.EXPECTED)
+        lengths = torch.tensor([[float(self.EXPECTED[0].norm())], [1.0]])
+        torch.testing.assert_close(encoder.encode(inputs([True, False])), self.EXPECTED / lengths)
+
+    def test_of_many_tokens_too(self):
+        ids = ([7, *[1] * 1100, 9], (3, 4))
+        vectors = Encoder(FakeModel(), "cls", dense=self.LAYERS).encode(inputs([False, True], ids=ids))
+        short, long = vectors  # a batch is sorted by length
+        torch.testing.assert_close(short, self.EXPECTED[0] / self.EXPECTED[0].norm())
+        torch.testing.assert_close(long, torch.tensor([0.8, 21, 0, 1]))
+
+    def test_without_them_the_model_decides_the_dimension(self):
+        assert Encoder(FakeModel(), "mean").dimension == 3
 
 
 def test_shape_is_the_models():

@@ -63,6 +63,15 @@ def test_another_shape_is_named_with_the_expected_one(tmp_path, shape):
         reader(save(tmp_path, TENSORS)).take("a.weight", *shape)
 
 
+def test_whether_there_is_one(tmp_path):
+    save(tmp_path, {"bert.a.weight": TENSORS["a.weight"]})
+    weights = reader(tmp_path, prefixes=("bert.",))
+    assert "a.weight" in weights
+    assert "b.weight" not in weights
+    weights.take("a.weight", 2, 3)
+    assert "a.weight" not in weights
+
+
 class TestFinish:
     def test_what_is_left_over_is_named(self, tmp_path):
         weights = reader(save(tmp_path, TENSORS))
@@ -130,3 +139,21 @@ class TestFiles:
         (tmp_path / "pytorch_model.bin").write_bytes(b"not read")
         with pytest.raises(ConfigError, match=r"model\.safetensors is missing; pytorch_model\.bin is a pickle"):
             reader(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 9\n", b"<html>not found</html>"]
+)
+def test_a_file_that_is_none_is_named(tmp_path, content):
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(
+        ConfigError, match=rf"model\.safetensors: {len(content)} bytes that are no whole safetensors file"
+    ):
+        WeightReader(tmp_path, torch.device("cpu"), torch.float32)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]", '{"weight_map": []}'])
+def test_an_index_without_a_map_is_named(tmp_path, content):
+    (tmp_path / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(ConfigError, match=r"index\.json: no weight_map"):
+        WeightReader(tmp_path, torch.device("cpu"), torch.float32)

@@ -22,8 +22,8 @@ class Recorder(AttentionBackend):
     def plan(self, metadata):
         self.planned.append(metadata)
 
-    def forward(self, query, key, value, metadata, *, causal=False):
-        self.calls.append((metadata, causal))
+    def forward(self, query, key, value, metadata, *, causal=False, window=None, bias=None):
+        self.calls.append((metadata, causal, window, bias))
         return query
 
 
@@ -62,9 +62,9 @@ def test_plan_and_forward_go_to_the_same_backend():
     for lengths, chosen in (([10], "quick"), ([3000], "large"), ([60] * 60, "quick")):
         batch, heads = metadata(lengths), torch.zeros(sum(lengths), 2, 8)
         auto.plan(batch)
-        auto.forward(heads, heads, heads, batch, causal=True)
+        auto.forward(heads, heads, heads, batch, causal=True, window=7, bias=heads)
         assert backends[chosen].planned.pop() is batch
-        assert backends[chosen].calls.pop() == (batch, True)
+        assert backends[chosen].calls.pop() == (batch, True, 7, heads)
     assert not any(backend.planned or backend.calls for backend in backends.values())
 
 

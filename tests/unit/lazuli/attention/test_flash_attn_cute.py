@@ -34,6 +34,22 @@ def test_a_call():
     assert options["cu_seqlens_q"] is options["cu_seqlens_k"] is batch.cu_seqlens
     assert options["causal"] is True
     assert "max_seqlen_q" not in options
+    assert "window_size_left" not in options
+
+
+@pytest.mark.parametrize(
+    ("window", "causal", "sides"),
+    [(3, False, (3, 3, False)), (3, True, (3, 0, False)), (4, True, (None, None, True)), (0, False, (0, 0, False))],
+)
+def test_a_window(window, causal, sides):
+    function = Function()
+    attention = FlashAttnCuteAttention(SHAPE, function, CPU, torch.bfloat16)
+    cu_seqlens = np.array([0, 3, 8], dtype=np.int32)
+    batch = AttentionMetadata(torch.from_numpy(cu_seqlens), cu_seqlens, 5)
+    attention.plan(batch)
+    attention.forward(*torch.zeros(8, 8, 32).bfloat16().split((4, 2, 2), dim=1), batch, causal=causal, window=window)
+    options = function.calls[0][3]
+    assert (options.get("window_size_left"), options.get("window_size_right"), options["causal"]) == sides
 
 
 def test_each_kernel_runs_once_before_the_first_batch():
@@ -43,6 +59,13 @@ def test_each_kernel_runs_once_before_the_first_batch():
         attention._run_once(num_sequences)
     shapes = [(query.shape, key.shape, len(options["cu_seqlens_q"])) for query, key, _, options in function.calls]
     assert shapes == [((1, 4, 32), (1, 2, 32), 2), ((257, 4, 32), (257, 2, 32), 258)]
+
+
+def test_the_kernels_with_a_window_run_once_too():
+    function = Function()
+    attention = FlashAttnCuteAttention(SHAPE, function, CPU, torch.bfloat16)
+    attention._run_once(1, 64)
+    assert function.calls[0][3]["window_size_left"] == 64
 
 
 class TestWhyNot:

@@ -9,13 +9,20 @@ from lazuli.attention.base import AttentionMetadata
 from lazuli.attention.sdpa import SdpaAttention
 
 
-def reference(query, key, value, cu_seqlens):
+def reference(query, key, value, cu_seqlens, causal=False, window=None, bias=None):
     """Softmax attention of each sequence by itself, in float64."""
     output = torch.empty_like(query, dtype=torch.float64)
     for start, end in pairwise(cu_seqlens):
         q, k, v = (tensor[start:end].double().transpose(0, 1) for tensor in (query, key, value))
-        weights = (q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])).softmax(dim=-1)
-        output[start:end] = (weights @ v).transpose(0, 1)
+        scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
+        distance = torch.arange(end - start) - torch.arange(end - start).unsqueeze(1)  # of the key from the query
+        if bias is not None:
+            reach = bias.shape[1] // 2
+            scores += bias[:, distance.clamp(-reach, reach) + reach]
+        hidden = (distance > 0) & causal
+        if window is not None:
+            hidden |= distance.abs() > window
+        output[start:end] = (scores.masked_fill(hidden, -math.inf).softmax(dim=-1) @ v).transpose(0, 1)
     return output
 
 
@@ -26,10 +33,10 @@ def make(lengths, num_heads, head_dim, dtype=torch.float32):
     return torch.randn(shape, generator=generator).to(dtype), cu_seqlens
 
 
-def run(tensors, cu_seqlens):
+def run(tensors, cu_seqlens, **options):
     lengths = np.diff(cu_seqlens)
     metadata = AttentionMetadata(torch.from_numpy(cu_seqlens), cu_seqlens, int(lengths.max()))
-    return SdpaAttention().forward(*tensors, metadata)
+    return SdpaAttention().forward(*tensors, metadata, **options)
 
 
 @pytest.mark.parametrize("lengths", [[1], [7], [64], [65], [513], [1, 1, 7, 7, 64, 65], [65, 1, 7, 1], [7] * 9])
@@ -39,6 +46,25 @@ def test_against_plain_softmax(lengths, num_heads, head_dim):
     output = run(tensors, cu_seqlens)
     assert output.shape == tensors[0].shape
     torch.testing.assert_close(output.double(), reference(*tensors, cu_seqlens), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 0, 1, 6, 7, 63, 64, 65, 512])
+@pytest.mark.parametrize("reach", [None, 3, 600])
+def test_windows_and_biases(causal, window, reach):
+    tensors, cu_seqlens = make([1, 7, 64, 65, 65, 513, 0], 2, 8)
+    bias = None if reach is None else torch.randn(2, 2 * reach + 1, generator=torch.Generator().manual_seed(1))
+    options = {"causal": causal, "window": window, "bias": bias}
+    output = run(tensors, cu_seqlens, **options)
+    torch.testing.assert_close(output.double(), reference(*tensors, cu_seqlens, **options), atol=1e-5, rtol=1e-5)
+
+
+def test_grouped_heads_in_a_window():
+    tensors, cu_seqlens = make([5, 200], 4, 8)
+    query, key, value = tensors[0], tensors[1][:, :2], tensors[2][:, :2]
+    output = run((query, key, value), cu_seqlens, window=9)
+    repeated = (query, *(part.repeat_interleave(2, dim=1) for part in (key, value)))
+    torch.testing.assert_close(output, run(repeated, cu_seqlens, window=9))
 
 
 def test_bfloat16():

@@ -1,4 +1,5 @@
 import logging
+from functools import partial
 
 import pytest
 import torch
@@ -16,8 +17,8 @@ from lazuli.errors import ConfigError
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-def shape(head_dim=32):
-    return AttentionShape(12, 12, head_dim, causal=False, num_layers=6)
+def shape(head_dim=32, **special):
+    return AttentionShape(12, 12, head_dim, causal=False, num_layers=6, **special)
 
 
 class TestNothingMeasured:
@@ -39,6 +40,21 @@ class TestNothingMeasured:
     def test_the_first_that_can_run_is_chosen(self, device, dtype, head_dim, expected):
         assert type(select_attention(None, torch.device(device), dtype, shape(head_dim))) is expected
 
+    @pytest.mark.parametrize(
+        ("head_dim", "special", "expected"),
+        [
+            (32, {"window": 64}, TritonAttention),
+            (40, {"window": 64}, TorchVarlenAttention),
+            (32, {"biased": True}, TritonAttention),
+            (40, {"biased": True}, SdpaAttention),
+        ],
+    )
+    def test_that_can_do_what_the_model_wants(self, caplog, head_dim, special, expected):
+        with caplog.at_level(logging.INFO, logger="lazuli.attention.select"):
+            chosen = select_attention(None, CUDA, torch.bfloat16, shape(head_dim, **special))
+        assert type(chosen) is expected
+        assert ("torch_varlen: it has no relative bias" in caplog.text) == ("biased" in special)
+
 
 class TestByName:
     def test_it_is_made(self):
@@ -48,6 +64,21 @@ class TestByName:
     def test_it_is_never_replaced_by_another(self, name):
         with pytest.raises(ConfigError, match=f"attention: '{name}' cannot be used on cpu: it needs a GPU"):
             select_attention(name, CPU, torch.bfloat16, shape(64))
+
+    @pytest.mark.parametrize(
+        ("name", "special", "reason"),
+        [
+            ("torch_varlen", {"biased": True}, "it has no relative bias"),
+            ("flash_attn_cute", {"biased": True}, "it has no relative bias"),
+            ("flashinfer_fa2", {"window": 64}, "it has no window that is symmetric"),
+            ("flashinfer_fa3", {"biased": True}, "it has no relative bias"),
+        ],
+    )
+    def test_nor_if_the_model_wants_what_it_has_not(self, monkeypatch, name, special, reason):
+        (backend,) = (backend for backend in BACKENDS if backend.name == name)
+        monkeypatch.setattr(backend, "why_not", classmethod(lambda cls, *where: None))
+        with pytest.raises(ConfigError, match=f"attention: '{name}' cannot be used on cuda: {reason}"):
+            select_attention(name, CUDA, torch.bfloat16, shape(64, **special))
 
     def test_nor_if_it_fails_to_start(self, monkeypatch):
         def fail(*arguments):
@@ -84,7 +115,7 @@ class Fake(AttentionBackend):
         cls.made += 1
         return cls()
 
-    def forward(self, query, key, value, metadata, *, causal=False):
+    def forward(self, query, key, value, metadata, *, causal=False, window=None, bias=None):
         return query
 
 
@@ -120,6 +151,13 @@ class TestMeasured:
         unusable = fake("large", why_not=classmethod(lambda cls, *where: "too old"))
         chosen = self.choose(monkeypatch, fake("plain"), unusable, fake("small"))
         assert self.choices(chosen) == ["small", "plain"]
+
+    def test_only_what_the_model_can_use(self, monkeypatch):
+        monkeypatch.setitem(
+            globals(), "shape", partial(AttentionShape, 12, 12, 32, causal=False, num_layers=6, window=9)
+        )
+        backends = [fake("plain", takes_window=True), fake("large", takes_window=True), fake("small")]
+        assert self.choices(self.choose(monkeypatch, *backends)) == ["plain", "large"]
 
     def test_only_what_a_graph_can_hold(self, monkeypatch):
         chosen = self.choose(monkeypatch, fake("plain"), fake("small", capturable=False))

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 
+from lazuli.attention import triton_ragged
+from lazuli.attention.base import AttentionMetadata
 from lazuli.attention.triton_ragged import TileConfig, TritonAttention, attend, choose_config
 
 CUDA = torch.device("cuda")
@@ -44,6 +46,26 @@ CHECKS = {
     "many sequences": [((3, 17, 1) * 11, (2, 1, 16), TileConfig(16, 16, 1), True)],
     "long": [((4096,), (1, 1, 16), TileConfig(128, 128, 8), causal) for causal in (False, True)],
 }
+# Lengths, shape, configuration, causal, window, and whether there is a bias.
+SEEN = {
+    "windows": [
+        ((1, 7, 65, 100, 0), (2, 1, 32), config, causal, window, False)
+        for config in (
+            TileConfig(64, 16, 4),  # the first blocks of keys hide from the last rows
+            TileConfig(16, 64, 4, mask_all=True, late_q=True),
+            TileConfig(32, 32, 1024),
+        )
+        for causal in (False, True)
+        for window in (0, 16, 33, 200)
+    ],
+    "a window in a long one": [((1000,), (1, 1, 16), TileConfig(64, 64, 4), False, 64, False)],
+    "biases": [
+        ((1, 7, 65, 100, 0), (2, 1, 16), config, causal, window, True)
+        for config in (TileConfig(32, 32, 4), TileConfig(16, 64, 4, mask_all=True, late_q=True))
+        for causal in (False, True)
+        for window in (None, 20)
+    ],
+}
 
 
 def make(lengths, shape):
@@ -56,25 +78,37 @@ def make(lengths, shape):
     return joined.split((num_heads, num_kv_heads, num_kv_heads), dim=1), torch.from_numpy(cu_seqlens)
 
 
-def reference(query, key, value, cu_seqlens, causal):
+def make_bias(num_heads, reach=40):
+    return 3 * torch.randn(num_heads, 2 * reach + 1, generator=torch.Generator().manual_seed(6))
+
+
+def reference(query, key, value, cu_seqlens, causal, window=None, bias=None):
     """Softmax attention of each sequence by itself, in float32."""
     group = query.shape[1] // key.shape[1]
     outputs = []
     for start, end in pairwise(cu_seqlens.tolist()):
         q, k, v = (tensor[start:end].float().transpose(0, 1) for tensor in (query, key, value))
         scores = q @ k.repeat_interleave(group, 0).transpose(1, 2) / math.sqrt(query.shape[2])
+        distance = torch.arange(end - start) - torch.arange(end - start).unsqueeze(1)
+        if bias is not None:
+            reach = bias.shape[1] // 2
+            scores += bias[:, distance.clamp(-reach, reach) + reach]
         if causal:
-            scores.masked_fill_(torch.ones(scores.shape[1:]).triu(1).bool(), -math.inf)
+            scores.masked_fill_(distance > 0, -math.inf)
+        if window is not None:
+            scores.masked_fill_(distance.abs() > window, -math.inf)
         outputs.append((scores.softmax(dim=-1) @ v.repeat_interleave(group, 0)).transpose(0, 1))
     return torch.cat(outputs)
 
 
 def check_against_plain_softmax(name):
-    for lengths, shape, config, causal in CHECKS[name]:
+    cases = SEEN[name] if name in SEEN else [(*case, None, False) for case in CHECKS[name]]
+    for lengths, shape, config, causal, window, biased in cases:
         heads, cu_seqlens = make(lengths, shape)
-        output = attend(*heads, cu_seqlens, config, causal=causal)
+        options = {"causal": causal, "window": window, "bias": make_bias(shape[0]) if biased else None}
+        output = attend(*heads, cu_seqlens, config, **options)
         assert output.is_contiguous()
-        expected = reference(*heads, cu_seqlens, causal)
+        expected = reference(*heads, cu_seqlens, **options)
         torch.testing.assert_close(
             output[: len(expected)].float(), expected, atol=2e-3, rtol=2e-3, msg=lambda text, c=config: f"{c}: {text}"
         )
@@ -83,9 +117,11 @@ def check_against_plain_softmax(name):
 def check_neighbours_do_not_matter():
     (query, key, value), cu_seqlens = make((30, 65, 9, 0), (4, 2, 32))
     for config in (TileConfig(16, 32, 4, mask_all=True, late_q=True), TileConfig(32, 32, 4)):
-        together = attend(query, key, value, cu_seqlens, config, causal=False)[30:95]
-        alone = (tensor[30:95] for tensor in (query, key, value))
-        assert torch.equal(attend(*alone, torch.tensor([0, 65], dtype=torch.int32), config, causal=False), together)
+        for options in ({}, {"window": 20}, {"bias": make_bias(4)}):
+            together = attend(query, key, value, cu_seqlens, config, causal=False, **options)[30:95]
+            alone = [tensor[30:95] for tensor in (query, key, value)]
+            one = torch.tensor([0, 65], dtype=torch.int32)
+            assert torch.equal(attend(*alone, one, config, causal=False, **options), together)
 
 
 def run_in_interpreter(*arguments):
@@ -99,7 +135,7 @@ needs_interpreter = pytest.mark.skipif(not INTERPRETER, reason="needs triton, an
 
 
 @needs_interpreter
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", [*CHECKS, *SEEN])
 def test_against_plain_softmax(name):
     run_in_interpreter(name)
 
@@ -142,6 +178,21 @@ def test_a_bucket_for_many_sequences_has_smaller_blocks_than_one_for_a_long_one(
     assert few.block_m > many.block_m
     # With few tokens, it is the longest sequence that keeps the GPU waiting.
     assert choose_config((512, 16, 128), 64, 512) == choose_config((512, 16, 128), 1, 512)
+
+
+def test_a_window_keeps_blocks_small():
+    assert choose_config((8192, 12, 64), 1, 8192).block_m > choose_config((8192, 12, 64), 1, 8192, window=64).block_m
+    assert choose_config((8192, 3, 256), 1, 8192, window=256) == choose_config((8192, 3, 256), 1, 8192)
+
+
+def test_a_window_that_hides_nothing_takes_the_kernel_without(monkeypatch):
+    seen = []
+    monkeypatch.setattr(triton_ragged, "attend", lambda *arguments, **options: seen.append(options["window"]))
+    heads, cu_seqlens = make((65,), (2, 1, 32))
+    for window in (65, 64, 63):
+        metadata = AttentionMetadata(cu_seqlens, cu_seqlens.numpy(), 65)
+        TritonAttention().forward(*heads, metadata, window=window)
+    assert seen == [None, None, 63]
 
 
 if __name__ == "__main__":

@@ -41,6 +41,15 @@ def test_other_sizes_are_refused(weights):
         Linear.read(weights, {"q": 3}, 4)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_adding_to_a_residual(tensors, bias):
+    tokens, residual = (torch.randn(5, size, generator=torch.Generator().manual_seed(size)) for size in (3, 4))
+    layer = Linear(tensors["q.weight"], tensors["q.bias"] if bias else None)
+    expected = residual + layer(tokens)
+    layer.add_to(residual, tokens)
+    torch.testing.assert_close(residual, expected)
+
+
 def test_without_a_bias(tensors, weights):
     tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
     joined = Linear.read(weights, {"q": 4, "k": 4}, 3, bias=False)(tokens)

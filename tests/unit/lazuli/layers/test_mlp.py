@@ -4,7 +4,7 @@ from transformers.activations import ACT2FN
 
 from lazuli.errors import ConfigError
 from lazuli.layers.linear import Linear
-from lazuli.layers.mlp import GateUp, Mlp
+from lazuli.layers.mlp import GATES, GateUp, Mlp
 
 
 def layer(num_in, num_out, seed):
@@ -28,6 +28,14 @@ def test_gate_up():
     scaled = tokens * scale
     expected = torch.nn.functional.silu(scaled @ gate.T) * (scaled @ up.T)
     torch.testing.assert_close(GateUp(gate, up, scale)(tokens), expected)
+
+
+@pytest.mark.parametrize("activation", GATES)
+def test_gates_of_other_activations_and_biases(activation):
+    gate, up = layer(3, 8, 2), layer(3, 8, 3)
+    tokens = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    layers = GateUp(gate.weight, up.weight, activation=activation, bias=torch.cat([gate.bias, up.bias]))
+    torch.testing.assert_close(layers(tokens), ACT2FN[activation](gate(tokens)) * up(tokens))
 
 
 def test_another_activation_is_named():

@@ -33,6 +33,23 @@ def test_the_residual_is_added_first():
     torch.testing.assert_close(norm.after_adding(linear, tokens, residual), expected)
 
 
+def test_the_layer_before_may_have_no_bias():
+    norm = LayerNorm(*make(), 1e-12)
+    tokens, residual = (torch.randn(5, size, generator=torch.Generator().manual_seed(size)) for size in (3, 8))
+    linear = Linear(torch.randn(8, 3, generator=torch.Generator().manual_seed(1)))
+    expected = norm(linear(tokens) + residual)
+    torch.testing.assert_close(norm.after_adding(linear, tokens, residual), expected)
+
+
+def test_read_without_a_bias(tmp_path):
+    weight, _ = make()
+    save_file({"n.weight": weight}, str(tmp_path / "model.safetensors"))
+    reader = WeightReader(tmp_path, torch.device("cpu"), torch.float32)
+    tokens = torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
+    expected = torch.nn.functional.layer_norm(tokens, (8,), weight)
+    torch.testing.assert_close(LayerNorm.read(reader, "n", 8, 1e-5, bias=False)(tokens), expected)
+
+
 def test_read(tmp_path):
     weight, bias = make()
     save_file({"n.weight": weight, "n.bias": bias}, str(tmp_path / "model.safetensors"))

@@ -17,9 +17,9 @@ LENGTHS = (1, 2, 7, 7, 33, 61)
 def assert_equals_reference():
     """Compare a checkpoint folder's ragged model with a reference that takes one row of ids."""
 
-    def check(folder, reference, vocab_size):
+    def check(folder, reference, vocab_size, lengths=LENGTHS):
         rng = np.random.default_rng(1)
-        rows = [rng.integers(vocab_size, size=length, dtype=np.int32) for length in LENGTHS]
+        rows = [rng.integers(vocab_size, size=length, dtype=np.int32) for length in lengths]
         model = load_model(load_checkpoint(str(folder)), SdpaAttention(), torch.device("cpu"), torch.float32)
         batch = RaggedBatch.pack(rows, [True] * len(rows))
         inputs = host_inputs(batch)

@@ -120,7 +120,9 @@ def test_a_wrong_shape_is_named(tmp_path, write_bert):
 
 
 class TestConfig:
-    VALID = dict.fromkeys(set(bert.BertConfig.__dataclass_fields__) - {"position_offset"}, 1) | {"hidden_act": "gelu"}
+    VALID = dict.fromkeys(set(bert.BertConfig.__dataclass_fields__) - {"position_offset", "biased"}, 1) | {
+        "hidden_act": "gelu"
+    }
 
     def test_other_keys_are_of_no_account(self):
         assert bert.BertConfig.from_json(self.VALID | {"torch_dtype": "float32"}).hidden_size == 1
