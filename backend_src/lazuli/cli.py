@@ -1,4 +1,4 @@
-"""The `lazuli` command: `serve` and `doctor` here, `embed` and `search` from the client package.
+"""The `lazuli` command: `serve` and `doctor` here, `model`, `verify`, `embed` and `search` from packages of their own.
 
 Turns words of a command line into options. Imports what a command needs only when that command runs.
 """
@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from lazuli.launch.options import Door, Dtype, LogLevel
+from lazuli.repository.cli import app as model_app
+from lazuli.verify import command as verify_command
 
 app = typer.Typer(
     name="lazuli",
@@ -20,7 +22,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_OWN_COMMANDS = {"serve", "doctor"}
+app.add_typer(model_app, name="model")
+verify_command.register(app)
+
+_OWN_COMMANDS = {"serve", "doctor", "model", "verify"}
 
 HttpPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of HTTP.")]
 GrpcPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of gRPC.")]
@@ -39,14 +44,27 @@ def serve(
     metrics_port: MetricsPort = 8002,
     host: Host = "127.0.0.1",
     model_repository: Annotated[
-        Path | None, typer.Option(help="Model repository; by default the one of this project.")
+        list[str] | None,
+        typer.Option(
+            help="Model repository, or `built-in` for this project's own; may be repeated. By default this project's "
+            "own, and the one that `lazuli model add` fills."
+        ),
     ] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="Checkpoint folder; by default the built-in MiniLM.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Load only the model of this name; may be repeated. `embed` is built in.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Checkpoint folder of the built-in model; by default MiniLM.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     dtype: Annotated[Dtype | None, typer.Option(help="Arithmetic of the model.")] = None,
-    max_seq_length: Annotated[int | None, typer.Option(min=1, help="Most tokens a text.")] = None,
+    max_seq_length: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens a text, of the built-in model.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of the engine.")] = None,
-    door: Annotated[Door, typer.Option(help="Load embed (unary), embed_stream (stream) or both.")] = Door.BOTH,
+    door: Annotated[
+        Door, typer.Option(help="Load models for whole answers (unary), for streams, or both.")
+    ] = Door.BOTH,
     admin_key: Annotated[
         str | None,
         typer.Option(help="Opens model loading, shared memory, tracing and logging to who sends it; else closed."),
@@ -80,7 +98,8 @@ def serve(
             grpc_port=grpc_port,
             metrics_port=metrics_port,
             host=host,
-            model_repository=model_repository,
+            model_repositories=tuple(model_repository or ()),
+            models=tuple(model or ()),
             checkpoint=checkpoint,
             device=device,
             dtype=dtype,

@@ -51,8 +51,8 @@ class AsyncLazuliClient:
         rows_per_request: int = 64,
         chars_per_request: int = 200_000,
         model: str = "embed",
-        token_model: str = "embedding",
-        stream_model: str = "embed_stream",
+        token_model: str = "",
+        stream_model: str = "",
         transport: AsyncTransport | None = None,
     ) -> None:
         self._settings = Settings(

@@ -61,6 +61,7 @@ class InputType(StrEnum):
 
 
 Url = Annotated[str | None, typer.Option(help="host:port of the server; localhost:8001, or localhost:8000 for http.")]
+Model = Annotated[str, typer.Option(help="Name of the model, as `lazuli model add` was told.")]
 ProtocolOption = Annotated[ProtocolName, typer.Option(help="Protocol to the server.")]
 Column = Annotated[str, typer.Option(help="Name of the text column in .jsonl, .csv and .parquet.")]
 Timeout = Annotated[float, typer.Option("--timeout", help="Limit of one request in seconds, retries included.")]
@@ -73,6 +74,7 @@ def open_client(
     url: str | None,
     protocol: ProtocolName,
     *,
+    model: str,
     timeout_s: float,
     retries: int,
     batch_size: int,
@@ -82,6 +84,7 @@ def open_client(
     return LazuliClient(
         url,
         protocol=protocol.value,
+        model=model,
         timeout_s=timeout_s,
         retries=retries,
         rows_per_request=batch_size,
@@ -98,6 +101,7 @@ def register(app: typer.Typer) -> None:
 def embed(
     file: Annotated[Path, typer.Argument(help=".txt (a text a line), .jsonl, .csv or .parquet; - is standard input.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="What to write: .parquet, .npy or .jsonl.")],
+    model: Model = "embed",
     url: Url = None,
     protocol: ProtocolOption = ProtocolName.GRPC,
     column: Column = "text",
@@ -134,9 +138,9 @@ def embed(
     with _one_line_errors("interrupted; the same command goes on where it stopped"):
         kind = None if input_type is None else input_type.value
         options = EmbedOptions(prompt_name, instruction, truncate.value, dimensions, normalize, kind)
-        job = jobs.Job(Source(file, column, _others(keep, column)), out, options, batch_size)
+        job = jobs.Job(Source(file, column, _others(keep, column)), out, options, batch_size, model)
         client = open_client(
-            url, protocol, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
+            url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
         with client, _progress(job.source) as advance:
             _check_server(client)
@@ -148,6 +152,7 @@ def search(
     file: Annotated[Path, typer.Argument(help="Texts to search, or the output of `embed`.")],
     query: Annotated[str, typer.Argument(help="What to look for.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of lines to print.")] = 5,
+    model: Model = "embed",
     url: Url = None,
     protocol: ProtocolOption = ProtocolName.GRPC,
     column: Column = "text",
@@ -166,7 +171,7 @@ def search(
     """
     with _one_line_errors("interrupted"):
         client = open_client(
-            url, protocol, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
+            url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
         with client:
             _check_server(client)

@@ -42,9 +42,9 @@ class LazuliClient:
         rows_per_request: Texts in one request at most; not above 1024, the server's limit.
         chars_per_request: Characters in one request at most; a longer text goes alone. Tokens, for
             `embed_tokens`.
-        model: The model for texts.
-        token_model: The model for token lists.
-        stream_model: The decoupled model for `embed_iter`.
+        model: The model for texts: `embed`, or the name under which one was added.
+        token_model: The model for token lists; by default the one that belongs to `model`.
+        stream_model: The decoupled model for `embed_iter`; likewise.
         transport: In place of the one that `protocol` names; closed with the client.
 
     Raises:
@@ -62,8 +62,8 @@ class LazuliClient:
         rows_per_request: int = 64,
         chars_per_request: int = 200_000,
         model: str = "embed",
-        token_model: str = "embedding",
-        stream_model: str = "embed_stream",
+        token_model: str = "",
+        stream_model: str = "",
         transport: Transport | None = None,
     ) -> None:
         self._settings = Settings(

@@ -134,7 +134,10 @@ _IS_LOADING = "has no available versions"
 # Triton says INTERNAL with these words after a model process has died, until the launcher restarts the server.
 _STUB_DIED = re.compile(r"stub process( '[^']*')? is not healthy", re.IGNORECASE)
 _UNKNOWN_MODEL = re.compile(r"unknown model", re.IGNORECASE)
-_DOOR_HINT = "; perhaps the server was started without the door of this model: `lazuli serve --door both` has all"
+_DOOR_HINT = (
+    "; perhaps the server was started without the door of this model (`lazuli serve --door both` has all), "
+    "or its repository has no model of this name (`lazuli model list`)"
+)
 # gRPC gives UNAVAILABLE both for a refusal by the server and for its own trouble with the connection.
 _CONNECTION_TROUBLE = re.compile(
     r"failed to connect|connection (refused|reset|timed out|closed)|socket closed|DNS resolution"

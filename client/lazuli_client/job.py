@@ -36,12 +36,14 @@ class Job:
         output: The output path; its suffix names the format.
         options: Options of all texts.
         batch_rows: Texts read at once.
+        model: The client's model: vectors of two models must not meet in one output.
     """
 
     source: Source
     output: Path
     options: EmbedOptions
     batch_rows: int
+    model: str = "embed"
 
 
 @dataclass
@@ -136,6 +138,7 @@ def _manifest(job: Job, kind: str, restart: bool) -> dict[str, Any]:
         "column": job.source.column,
         "keep": list(job.source.keep),
         "kind": kind,
+        "model": job.model,
         **asdict(job.options),
     }
 

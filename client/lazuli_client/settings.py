@@ -15,11 +15,15 @@ _DEFAULT_URL = {"grpc": "localhost:8001", "http": "localhost:8000"}
 MAX_TIMEOUT_S = 86_400.0
 # max_batch_size of the committed models: the server refuses a request of more rows.
 MAX_ROWS = 1024
+# The models for tokens and for streams of the built-in one; those of others are named after it.
+_BUILT_IN = {"embed": ("embedding", "embed_stream")}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Checked settings of a client; `LazuliClient` describes each.
+
+    Without a name, the models for tokens and streams are those that belong to `model`.
 
     Raises:
         ValueError: If a value is out of its range; the message names it.
@@ -33,8 +37,8 @@ class Settings:
     rows_per_request: int = 64
     chars_per_request: int = 200_000
     model: str = "embed"
-    token_model: str = "embedding"
-    stream_model: str = "embed_stream"
+    token_model: str = ""
+    stream_model: str = ""
     address: str = field(init=False)
     retry: RetryPolicy = field(init=False)
 
@@ -56,6 +60,9 @@ class Settings:
             )
         object.__setattr__(self, "address", _address(self.url or _DEFAULT_URL[self.protocol], self.protocol))
         object.__setattr__(self, "retry", RetryPolicy(self.retries))
+        token_model, stream_model = _BUILT_IN.get(self.model, (f"{self.model}.embedding", f"{self.model}.stream"))
+        object.__setattr__(self, "token_model", self.token_model or token_model)
+        object.__setattr__(self, "stream_model", self.stream_model or stream_model)
 
 
 def _check_timeout(timeout_s: float) -> None:

@@ -21,6 +21,14 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.server)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_models(tmp_path_factory):
+    """No test serves what the user has added."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def server():
     with running_server() as running:

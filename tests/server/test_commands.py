@@ -3,11 +3,7 @@
 import json
 import os
 import re
-import signal
 import subprocess
-import sys
-import threading
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -16,58 +12,12 @@ import pytest
 from lazuli.launch.preflight import free_ports
 
 from .conftest import DATA, assert_same_vectors
-
-LAZULI = str(Path(sys.executable).parent / "lazuli")
-
-
-def run(*arguments, **settings):
-    return subprocess.run([LAZULI, *map(str, arguments)], capture_output=True, text=True, timeout=120, **settings)
-
-
-def port_flags(ports):
-    return [f"--{name}-port={port}" for name, port in zip(("http", "grpc", "metrics"), ports, strict=True)]
+from .serving import Serving, port_flags, run
 
 
 def shared_memory_of(launcher):
     """Names of the regions that the servers of a launcher made."""
     return [name for name in os.listdir("/dev/shm") if name.startswith("lazuli_") and f"_{launcher}_" in name]
-
-
-class Serving:
-    """A `lazuli serve` whose output is read while it runs."""
-
-    def __init__(self, *arguments):
-        self.ports = free_ports(3)
-        self.process = subprocess.Popen(
-            [LAZULI, "serve", *port_flags(self.ports), *arguments],
-            stdout=subprocess.PIPE,
-            # A shell that runs the tests in the background has them ignore Ctrl-C, and children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.lines = []
-        self._ready = threading.Event()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if "Ctrl-C stops it" in line:
-                self._ready.set()
-        self._ready.set()
-
-    def banner(self):
-        assert self._ready.wait(timeout=200)
-        assert self.process.poll() is None, self.lines
-        return "".join(self.lines)
-
-    def interrupt(self):
-        self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(timeout=30)
-        self._reader.join()
-        return code
 
 
 @pytest.fixture
@@ -80,10 +30,7 @@ def serving():
 
     yield start
     for serve in started:
-        if serve.process.poll() is None:
-            serve.process.kill()
-            serve.process.wait()
-        serve.process.stdout.close()
+        serve.end()
 
 
 @pytest.mark.parametrize("door", ["both", "unary", "stream"])

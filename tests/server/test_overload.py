@@ -32,7 +32,7 @@ def small_server(tmp_path_factory):
             assert text.count(old) == 1
             text = text.replace(old, old.replace("auto", str(limit)))
         config.write_text(text)
-    with running_server(ServeOptions(model_repository=repository, door=Door.BOTH)) as running:
+    with running_server(ServeOptions(model_repositories=(repository,), door=Door.BOTH)) as running:
         yield running
 
 

@@ -1,27 +1,40 @@
 """The examples of README.md, word for word but for the addresses."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from .serving import LAZULI, Serving
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MODELS = README.split("### Several models")[1].split("\n##")[0]
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-SHELL = [
-    line.strip() for line in README.splitlines() if re.match(r"    (curl |\.venv/bin/lazuli (embed|search))", line)
-]
+COMMAND = re.compile(r"    ((?:curl |\.venv/bin/lazuli (?:embed|search|model|serve|verify)).*)")
+SHELL = COMMAND.findall(README.replace(MODELS, ""))
 
 
 def addressed(text, server):
     return text.replace("127.0.0.1:8000", server.http).replace("127.0.0.1:8001", server.grpc)
 
 
+def run_shell(command, server, folder):
+    """From the top of the checkout, with the files that it makes in a folder of ours."""
+    command = addressed(command, server).replace("/tmp/vectors", str(folder / "vectors"))
+    if re.search("lazuli (embed|search)", command):
+        command += f" --url {server.grpc}"
+    command = command.replace(".venv/bin/lazuli", LAZULI)
+    return subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
 def test_there_are_examples():
     assert len(PYTHON) == 2
-    assert len(SHELL) == 3
+    assert len(SHELL) == 5
 
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
@@ -36,12 +49,34 @@ def test_python(server, number):
 
 
 def test_shell_in_their_order(server, tmp_path):
-    """Each from the top of the checkout, with the files that they make in a folder of ours."""
     for command in SHELL:
-        command = addressed(command, server).replace("/tmp/vectors", str(tmp_path / "vectors"))
-        command = command.replace(".venv/bin/lazuli", str(Path(sys.executable).parent / "lazuli"))
-        if "lazuli" in command:
-            command += f" --url {server.grpc}"
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, timeout=120)
+        done = run_shell(command, server, tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout
+
+
+def test_several_models_in_their_order(tmp_path):
+    commands = COMMAND.findall(MODELS)
+    assert len(commands) == 7
+    serving = None
+    try:
+        for command in commands:
+            if command == ".venv/bin/lazuli serve":
+                serving = Serving()
+                assert "serves embed, " in serving.banner()
+                assert "short.tokenizer" in serving.banner()
+                continue
+            addresses = [f"127.0.0.1:{port}" for port in serving.ports] if serving else ["", ""]
+            done = run_shell(command, SimpleNamespace(http=addresses[0], grpc=addresses[1]), tmp_path)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout
+            if " list" in command:
+                assert re.search(
+                    r"^short +BertModel +384 +64 +mean +auto +all-MiniLM-L6-v2 +complete", done.stdout, re.M
+                )
+            if command.startswith("curl"):
+                assert len(json.loads(done.stdout)["embedding"]) == 384
+        assert serving.interrupt() == 0
+    finally:
+        if serving:
+            serving.end()

@@ -1,50 +1,16 @@
 """The command `lazuli verify`."""
 
 import json
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lazuli.launch.options import Dtype
+from lazuli.verify.candidate import Candidate, Protocol
 
 if TYPE_CHECKING:
-    from lazuli.verify.embedders import Embed
     from lazuli.verify.verdict import Limits, Verdict
-
-
-class Protocol(str, Enum):  # noqa: UP042 - typer shows the values
-    """How to talk to a server."""
-
-    GRPC = "grpc"
-    HTTP = "http"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What is to be verified.
-
-    Attributes:
-        model: A checkpoint, or with `url` the name of a served model.
-        url: Of a running server; None runs the engine in process.
-        protocol: For the server.
-        checkpoint: Of the reference.
-        device: For the engine, likewise the others.
-        dtype: Arithmetic.
-        attention: Backend by name.
-        pooling: Instead of the checkpoint's.
-    """
-
-    model: str
-    url: str | None = None
-    protocol: Protocol = Protocol.GRPC
-    checkpoint: str | None = None
-    device: str | None = None
-    dtype: Dtype | None = None
-    attention: str | None = None
-    pooling: str | None = None
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    model: Annotated[str, typer.Argument(help="A checkpoint; with --url, the name of a served model.")],
+    model: Annotated[
+        str, typer.Argument(help="A model of a repository, or a checkpoint; with --url, the name of a served model.")
+    ],
     reference: Annotated[
         str, typer.Option(help="transformers, sentence-transformers, or a file written by --save.")
     ] = "transformers",
@@ -77,13 +45,15 @@ def verify(
 ) -> None:
     """Compare a model's vectors and rankings with a reference; exits with 1 if a limit is missed."""
     from lazuli.errors import LazuliError
+    from lazuli.launch.errors import LaunchError
+    from lazuli.repository.errors import RepositoryError
     from lazuli.verify.verdict import Limits
 
     candidate = Candidate(model, url, protocol, checkpoint, device, dtype, attention, pooling)
     try:
         limits = Limits(min_cosine, min_overlap, max_ndcg_drop)
         verdict = run(candidate, reference, limits, texts, save)
-    except LazuliError as error:
+    except (LazuliError, LaunchError, RepositoryError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(json.dumps(verdict.as_json()) if as_json else verdict.table())
@@ -101,33 +71,8 @@ def run(candidate: Candidate, reference: str, limits: "Limits", texts: Path | No
     from lazuli.verify.verdict import judge
 
     sample = load_sample(texts)
-    embed, checkpoint, prompts = _open(candidate)
-    vectors = embed_sample(embed, sample, prompts)
+    opened = candidate.open()
+    vectors = embed_sample(opened.embed, sample, opened.prompts)
     if save is not None:
         save_vectors(save, vectors)
-    return judge(vectors, reference_vectors(reference, checkpoint, sample), sample, limits)
-
-
-def _open(candidate: Candidate) -> tuple["Embed", str, list[str]]:
-    """How to embed with it, the checkpoint of its reference, and the names of its prompts."""
-    from lazuli.checkpoint import load_checkpoint
-    from lazuli.config import EngineConfig
-    from lazuli.errors import ConfigError
-    from lazuli.verify.embedders import engine_embedder, server_embedder
-
-    if candidate.url is None:
-        dtype = None if candidate.dtype in (None, Dtype.AUTO) else candidate.dtype.value
-        config = EngineConfig(
-            checkpoint=candidate.model,
-            device=candidate.device,
-            dtype=dtype,
-            attention=candidate.attention,
-            pooling=candidate.pooling,
-        )
-        prompts = list(load_checkpoint(candidate.model).prompts)
-        return engine_embedder(config), candidate.checkpoint or candidate.model, prompts
-    if candidate.checkpoint is None:
-        raise ConfigError("checkpoint: needed with --url: the reference and the prompts are read from it")
-    prompts = list(load_checkpoint(candidate.checkpoint).prompts)
-    embed = server_embedder(candidate.url, candidate.protocol.value, candidate.model)
-    return embed, candidate.checkpoint, prompts
+    return judge(vectors, reference_vectors(reference, opened.checkpoint, sample), sample, limits)

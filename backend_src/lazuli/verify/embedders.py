@@ -36,12 +36,12 @@ def embed_sample(embed: Embed, sample: Sample, prompts: Sequence[str]) -> Vector
     return Vectors(embed(sample.queries, query), embed(sample.documents, document))
 
 
-def engine_embedder(config: EngineConfig) -> Embed:
-    """Our engine, in this process."""
+def engine_embedder(config: EngineConfig, tokenizer_config: TokenizerConfig) -> Embed:
+    """Our engine and tokenizer, in this process."""
     from lazuli.engine import Engine, choose_device
     from lazuli.tokenizer import TextTokenizer
 
-    tokenizer = TextTokenizer.from_config(TokenizerConfig(checkpoint=config.checkpoint))
+    tokenizer = TextTokenizer.from_config(tokenizer_config)
     engine = Engine(config, choose_device(config.device, None))
 
     def embed(texts: Sequence[str], prompt_name: str | None) -> np.ndarray:
@@ -76,7 +76,10 @@ def transformers_embedder(checkpoint: Checkpoint) -> Embed:
     _need("transformers")
     import torch
     from transformers import AutoModel, AutoTokenizer
+    from transformers.utils import logging as transformers_logging
 
+    quiet: Any = transformers_logging
+    quiet.disable_progress_bar()
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(checkpoint.path)
         model: Any = AutoModel.from_pretrained(checkpoint.path, dtype=torch.float32).eval()

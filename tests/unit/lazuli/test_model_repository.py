@@ -49,6 +49,7 @@ def test_engine_parameters_are_the_defaults(name):
 
 def test_tokenizer_parameters_are_the_defaults():
     assert TokenizerConfig.from_parameters(parameters_of("tokenizer")) == TokenizerConfig()
+    assert set(parameters_of("tokenizer")) == set(TokenizerConfig.__dataclass_fields__)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,10 @@ def run(transport, monkeypatch, tmp_path):
     """Runs a command line in `tmp_path` against the fake; returns its result."""
     opened = []
 
-    def open_client(url, protocol, *, timeout_s, retries, batch_size, in_flight):
+    def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight):
         opened.append(SimpleNamespace(url=url, protocol=protocol.value, batch_size=batch_size, in_flight=in_flight))
         return LazuliClient(
+            model=model,
             transport=transport,
             retries=0,
             rows_per_request=batch_size,
@@ -80,6 +81,23 @@ def test_all_options_reach_the_server(run, transport, tmp_path):
     assert transport.requests[-1].parameters == {"instruction": "find", "truncate": "end", "normalize": True}
     run("embed", "in.csv", "-o", "out.parquet", "--column", "body", "--input-type", "document")
     assert transport.requests[-1].parameters == {"input_type": "document", "truncate": "end"}
+
+
+def test_the_model_is_chosen_and_a_job_does_not_go_on_with_another(run, transport, tmp_path):
+    (tmp_path / "in.txt").write_text("a\nb\n")
+    run("search", "in.txt", "q", "--model", "docs")
+    assert {request.model for request in transport.requests} == {"docs"}
+
+    def gone(request):
+        if request.rows[0] > 0:
+            raise ConnectionFailedError("gone")
+
+    transport.hook = gone
+    command = ("embed", "in.txt", "-o", "out.npy", "--batch-size", 1, "--in-flight", 1)
+    run(*command, "--model", "docs", code=1)
+    transport.hook = lambda request: None
+    assert "differs: model was 'docs', is 'embed'" in error_of(run(*command, code=2))
+    run(*command, "--model", "docs")
 
 
 def test_stdin(run, tmp_path, monkeypatch):
@@ -215,9 +233,12 @@ def test_help_says_that_texts_are_cut(run):
 
 
 def test_the_client_of_a_command():
-    client = cli.open_client("h:1", cli.ProtocolName.GRPC, timeout_s=5, retries=1, batch_size=3, in_flight=2)
+    client = cli.open_client(
+        "h:1", cli.ProtocolName.GRPC, model="docs", timeout_s=5, retries=1, batch_size=3, in_flight=2
+    )
     with client:
         assert client._settings.address == "h:1"
+        assert client._settings.model == "docs"
         assert (client._settings.rows_per_request, client._settings.max_in_flight) == (3, 2)
 
 

@@ -97,3 +97,13 @@ def test_malformed_urls_are_refused(url, match, protocol):
 def test_grpc_has_no_path():
     with pytest.raises(ValueError, match="more than a host and a port"):
         Settings(url="h:1/path")
+
+
+def test_the_models_for_tokens_and_streams_follow_the_model():
+    def names(**given):
+        settings = Settings(**given)
+        return settings.model, settings.token_model, settings.stream_model
+
+    assert names() == ("embed", "embedding", "embed_stream")
+    assert names(model="docs") == ("docs", "docs.embedding", "docs.stream")
+    assert names(model="docs", stream_model="mine") == ("docs", "docs.embedding", "mine")

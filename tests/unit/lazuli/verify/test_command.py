@@ -7,7 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lazuli.launch.options import Dtype
 from lazuli.verify import command, embedders
+from lazuli.verify.candidate import Candidate
 
 NAME = "all-MiniLM-L6-v2"
 
@@ -91,3 +93,12 @@ def test_prompts_of_the_checkpoint_are_used():
     embedders.embed_sample(embed, sample, ["query", "passage"])
     embedders.embed_sample(embed, sample, ["clustering"])
     assert seen == [(("q",), "query"), (("d",), "passage"), (("q",), None), (("d",), None)]
+
+
+def test_a_model_of_a_repository_has_its_own_parameters(monkeypatch):
+    monkeypatch.setenv("LAZULI_DTYPE", "float32")
+    monkeypatch.setenv("LAZULI_MAX_SEQ_LENGTH", "64")
+    monkeypatch.setenv("LAZULI_PROMPTS", '{"query": "find: "}')
+    engine, tokenizer = Candidate("embed", dtype=Dtype.BFLOAT16)._configure()
+    assert (engine.checkpoint, engine.dtype, tokenizer.max_seq_length) == (NAME, "bfloat16", 64)
+    assert tokenizer.parsed_prompts() == {"query": "find: "}

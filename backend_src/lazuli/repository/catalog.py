@@ -1,0 +1,134 @@
+"""The models of a repository, and what is known of each without loading it.
+
+Takes a folder; returns a record for each model, also of one that is broken. Changes nothing but what `remove` removes.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lazuli.checkpoint import load_checkpoint
+from lazuli.config import EngineConfig, TokenizerConfig
+from lazuli.errors import ConfigError
+from lazuli.launch.options import Door
+from lazuli.launch.repository import built_in_repository, model_names
+from lazuli.parameters import AUTO, expand
+from lazuli.repository.addition import check_ours
+from lazuli.repository.errors import RepositoryError
+from lazuli.repository.facts import check_architecture
+from lazuli.repository.model_config import ModelConfig
+from lazuli.repository.model_folders import CONFIG, VERSION, take_away
+from lazuli.repository.names import ModelNames, Task, check_name, models_among
+from lazuli.repository.weight_files import find_weight_files
+
+UNKNOWN = "?"
+
+
+@dataclass
+class Entry:
+    """One model.
+
+    Attributes:
+        name: Its name.
+        doors: The doors that it has.
+        fault: What keeps it from being served; empty if it is complete.
+    """
+
+    name: str
+    doors: list[Door] = field(default_factory=list)
+    architecture: str = UNKNOWN
+    dimension: str = UNKNOWN
+    limit: str = UNKNOWN
+    pooling: str = UNKNOWN
+    dtype: str = UNKNOWN
+    checkpoint: str = UNKNOWN
+    fault: str = ""
+
+
+def entries(repository: Path) -> list[Entry]:
+    """All models of a repository, by name."""
+    folders = model_names(repository)
+    return [_entry(repository, model, folders) for model in models_among(folders)]
+
+
+def parameters_of(name: str, repositories: Sequence[Path]) -> dict[str, str]:
+    """The parameters of a model by its name: those of all its parts together, with the variables that are set here.
+
+    Raises:
+        RepositoryError: If no repository has it.
+    """
+    for repository in repositories:
+        folders = model_names(repository)
+        for model in models_among(folders):
+            if model.name == name:
+                return _parameters(repository, [folder for folder in model.folders() if folder in folders])
+    raise RepositoryError(f"name: there is no model {name!r} in {', '.join(map(str, repositories))}")
+
+
+def folders_of(repository: Path, name: str) -> list[str]:
+    """The folders of an added model, for `remove`.
+
+    Raises:
+        RepositoryError: If there is none, or it is not one that was added.
+    """
+    check_name(name, model_names(built_in_repository()))
+    for task in Task:
+        model = ModelNames(name, task)
+        present = [folder for folder in model.folders() if (repository / folder).exists()]
+        if present:
+            check_ours(repository, model, present)
+            return present
+    there = ", ".join(model.name for model in models_among(model_names(repository))) or "none"
+    raise RepositoryError(f"name: there is no model {name!r} in {repository}; there are: {there}")
+
+
+def remove(repository: Path, folders: list[str]) -> None:
+    """Remove what `folders_of` found.
+
+    Raises:
+        LaunchError: If the disk does not allow it; then nothing has changed.
+    """
+    take_away(repository, folders)
+
+
+def _entry(repository: Path, model: ModelNames, folders: list[str]) -> Entry:
+    entry = Entry(model.name, model.doors_among(folders))
+    try:
+        missing = [name for door in entry.doors for name in model.folders(door) if name not in folders]
+        parameters = _parameters(repository, [name for name in model.folders() if name in folders])
+        entry.checkpoint = parameters.get("checkpoint", UNKNOWN)
+        entry.dtype = parameters.get("dtype", UNKNOWN)
+        if missing:
+            raise RepositoryError(f"the folder {missing[0]} is missing")
+        _look_into(entry, parameters)
+    except (ConfigError, RepositoryError) as error:
+        entry.fault = str(error)
+    return entry
+
+
+def _parameters(repository: Path, folders: list[str]) -> dict[str, str]:
+    """The parameters of all parts, with the variables that are set here."""
+    values: dict[str, str] = {}
+    for name in folders:
+        folder = repository / name
+        if not (folder / VERSION).is_dir():
+            raise RepositoryError(f"the folder {folder / VERSION} is missing")
+        text = (folder / CONFIG).read_text(encoding="utf-8", errors="replace")
+        values.update(ModelConfig(text, str(folder / CONFIG)).parameters)
+    return {name: expand(value, os.environ) for name, value in values.items()}
+
+
+def _look_into(entry: Entry, parameters: dict[str, str]) -> None:
+    checkpoint = load_checkpoint(entry.checkpoint)
+    entry.architecture = str((checkpoint.model.get("architectures") or [UNKNOWN])[0])
+    limit = parameters.get("max_seq_length", AUTO)
+    entry.limit = str(checkpoint.max_seq_length) if limit == AUTO else limit
+    pooling = parameters.get("pooling", AUTO)
+    entry.pooling = checkpoint.pooling if pooling == AUTO else pooling
+    entry.dimension = str(check_architecture(checkpoint))
+    find_weight_files(checkpoint.path)
+    if not (checkpoint.path / "tokenizer.json").is_file():
+        raise RepositoryError(f"checkpoint: {checkpoint.path / 'tokenizer.json'} is missing")
+    for config in (EngineConfig, TokenizerConfig):
+        config.from_parameters({key: text for key, text in parameters.items() if key in config.__dataclass_fields__})
