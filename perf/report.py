@@ -5,6 +5,7 @@
 No figure is typed by hand: the parts of both files between `<!-- report -->` and `<!-- /report -->` are its.
 """
 
+import argparse
 import json
 import re
 from collections import defaultdict
@@ -18,6 +19,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 from kernel_report import kernel_tables
+from tokenizer_report import tokenizer_tables
 
 PERF = Path(__file__).parent
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
@@ -116,6 +118,8 @@ def section(name: str, lines: list[Line], plots: Path, link: str) -> str:
     """Everything about one result file."""
     if lines[0]["level"] == "kernel":
         return "\n\n".join([f"### {name}", _provenance(lines), *kernel_tables(lines)])
+    if lines[0]["level"] == "tokenizer":
+        return "\n\n".join([f"### {name}", _provenance(lines), *tokenizer_tables(lines)])
     parts = [f"### {name}", _provenance(lines)]
     for suite, members in _by_suite(compare(lines)).items():
         picture = plots / f"{name.replace('/', '-')}-{suite}.svg"
@@ -138,6 +142,8 @@ def replace_section(file: Path, content: str) -> None:
 
 def main() -> None:
     """Write both files."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    plt.rcParams["svg.hashsalt"] = "lazuli"  # or else each run would give the same things other names
     results = read_results(PERF / "results")
     plots = PERF / "plots"
     sections = [section(name, lines, plots, "plots/") for name, lines in results.items()]

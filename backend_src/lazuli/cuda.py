@@ -65,7 +65,7 @@ class CudaStepper:
         self._recorder = GraphRecorder(encoder, device)
         self._stream = torch.cuda.Stream(device)
         self._input_buffer = InputBuffer(max_tokens, max_sequences, device)
-        result_shape = (max_sequences, encoder.shape.hidden_size)
+        result_shape = (max_sequences, encoder.dimension)
         self._result_pool = PinnedPool(result_shape, torch.float32, pin_memory=device.type == "cuda")
         for pool in (self._input_buffer.staging_pool, self._result_pool):
             pool.reserve(_PINNED_BUFFERS)  # allocating one later would wait for the device

@@ -6,6 +6,7 @@ LazuliError                INTERNAL
 │   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
 ├── OverloadedError        UNAVAILABLE   too much waits already; send the request elsewhere or later
 ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
+├── ReplyError             UNAVAILABLE   the answer could not be sent; send the request again later
 ├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row
 └── DeviceError            INTERNAL      the device failed or ran out of memory
 """
@@ -43,6 +44,12 @@ class OverloadedError(LazuliError):
 
 class ShuttingDownError(LazuliError):
     """The request arrived while the engine was stopping."""
+
+    triton_code = "UNAVAILABLE"
+
+
+class ReplyError(LazuliError):
+    """The answer is there, but Triton did not take it: shared memory is full, for one."""
 
     triton_code = "UNAVAILABLE"
 

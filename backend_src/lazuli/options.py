@@ -66,13 +66,14 @@ def _parse(text: str) -> RequestOptions:
         if name in known:
             chosen[name] = _CHECKS[name](name, value)
         elif not name.startswith(_RESERVED_PREFIXES):
-            raise OptionError(f"unknown parameter {name!r}; known: {', '.join(sorted(known))}")
+            raise OptionError(f"unknown parameter {shorten(name)}; known: {', '.join(sorted(known))}")
     given = [name for name in _EXCLUSIVE if name in chosen]
     if len(given) > 1:
         raise OptionError(f"{' and '.join(given)}: only one of them can be given")
     return RequestOptions(**chosen)
 
 
+_MOST_SHOWN = 80
 _EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 _parse_again = lru_cache(maxsize=256)(_parse)
 
@@ -103,8 +104,16 @@ def _check_bool(name: str, value: Any) -> bool:
 
 
 def _show(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def shorten(text: str) -> str:
+    """A string in quotes, for an error message: gRPC drops a connection whose messages are long."""
+    return _cut(repr(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
 _CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES}

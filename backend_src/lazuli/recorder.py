@@ -8,6 +8,7 @@ threads may use the device meanwhile. Knows nothing of when to capture.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -46,6 +47,7 @@ class GraphRecorder:
         self._stream = torch.cuda.Stream(device)
         self._bytes_per_token = 0.0
         self._most_own_bytes = 0
+        self._own_pool_bytes = 0
         self.renew_pool()
 
     def capture(self, inputs: EncoderInputs, *, run: bool) -> CapturedGraph:
@@ -59,7 +61,7 @@ class GraphRecorder:
         Raises:
             Exception: Whatever the model raises, or torch, if the capture was invalidated.
         """
-        free, reserved = torch.cuda.mem_get_info(self._device)[0], torch.cuda.memory_reserved(self._device)
+        before = self._outside_bytes()
         graph = torch.cuda.CUDAGraph()
         # relaxed: neither what other threads do with the device, nor a kernel that is loaded or a workspace that is
         # allocated at its first use, can break the capture.
@@ -76,14 +78,19 @@ class GraphRecorder:
             self._kept_bytes += self._own_pool_bytes
             self._begin_pool()
             raise
+        own = self._most_own_bytes
         if run:
             graph.replay()
-        grown = torch.cuda.memory_reserved(self._device) - reserved
-        self._own_pool_bytes += grown
-        own = max(0, min(free - torch.cuda.mem_get_info(self._device)[0] - grown, _MOST_OWN_BYTES))
-        if run:
+            own = max(0, min(self._outside_bytes() - before, _MOST_OWN_BYTES))
             self._most_own_bytes = max(self._most_own_bytes, own)
-        return CapturedGraph(graph, output, inputs, own_bytes=own if run else max(own, self._most_own_bytes))
+        segments: list[dict[str, Any]] = torch.cuda.memory_snapshot(self._pool, include_traces=False)
+        self._own_pool_bytes = sum(int(segment["total_size"]) for segment in segments)
+        return CapturedGraph(graph, output, inputs, own_bytes=own)
+
+    def _outside_bytes(self) -> int:
+        """Memory in use on the device that torch has not taken; nobody else must take or free any meanwhile."""
+        free, total = torch.cuda.mem_get_info(self._device)
+        return int(total - free - torch.cuda.memory_reserved(self._device))
 
     @property
     def pool_bytes(self) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 
-from lazuli.errors import DeviceError, LazuliError
+from lazuli.errors import DeviceError, LazuliError, ReplyError
 from lazuli.lazy_tensor import LazyTensor
 from lazuli.request import EmbedRequest, Sequence
 
@@ -107,7 +107,14 @@ def _prepare(request: EmbedRequest) -> None:
 
 
 def _delivery(request: EmbedRequest, rows: np.ndarray, vectors: np.ndarray) -> _Task:
-    return lambda: request.deliver(rows, vectors)
+    def deliver() -> None:
+        try:
+            request.deliver(rows, vectors)
+        except Exception as error:  # a request without an answer would hang for ever
+            _log.exception("an answer could not be made")
+            request.fail(ReplyError(f"the answer could not be made: {error}"))
+
+    return deliver
 
 
 def _by_request(sequences: SequenceOf[Sequence]) -> list[_Group]:

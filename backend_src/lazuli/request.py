@@ -4,6 +4,7 @@ Takes rows of token ids, and later their vectors in any order from any thread; h
 Knows nothing of Triton, devices or batches.
 """
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as SequenceOf
@@ -12,9 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from lazuli.errors import LazuliError, NonFiniteError
+from lazuli.errors import LazuliError, NonFiniteError, ReplyError
 from lazuli.options import RequestOptions
 
+_log = logging.getLogger(__name__)
 # Below this norm a vector is left as it is, as torch.nn.functional.normalize does.
 _MIN_NORM = 1e-12
 
@@ -122,7 +124,14 @@ class EmbedRequest(ABC):
                 return
             self._remaining -= len(rows)
             self._done = self._remaining == 0
-            self._answer(rows, vectors)
+            try:
+                self._answer(rows, vectors)
+            except Exception as error:  # whatever it is, a request without an answer would hang for ever
+                self._done = True
+                _log.exception("an answer could not be sent")
+                if not isinstance(error, LazuliError):
+                    error = ReplyError(f"the answer could not be sent: {error}")
+                self._sender.send_error(error)
 
     def fail(self, error: LazuliError) -> None:
         """End the request with an error, unless it has ended already."""

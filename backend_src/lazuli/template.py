@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from lazuli.config import DEFAULT_INSTRUCTION_TEMPLATE
 from lazuli.errors import ConfigError, OptionError
-from lazuli.options import RequestOptions
+from lazuli.options import RequestOptions, shorten
 
+_MOST_NAMES = 20  # in an error message
 # What checkpoints call their prompts for an input type; of several, the first counts.
 INPUT_TYPE_PROMPTS = {
     "query": ("query", "search_query", "s2p_query", "retrieval.query", "Retrieval-query"),
@@ -51,7 +52,7 @@ class Template:
         if name is None:
             return "", ""
         if name not in self.prompts:
-            raise OptionError(f"prompt_name: {name!r} is not known; this model has {self._names()}")
+            raise OptionError(f"prompt_name: {shorten(name)} is not known; this model has {self._names()}")
         return self.prompts[name], ""
 
     def _of_input_type(self, input_type: str) -> str:
@@ -60,4 +61,6 @@ class Template:
         return self.prompts[known[0]] if known else ""
 
     def _names(self) -> str:
-        return ", ".join(repr(name) for name in sorted(self.prompts)) or "no prompts"
+        names = [shorten(name) for name in sorted(self.prompts)]
+        more = [f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+        return ", ".join([*names[:_MOST_NAMES], *more]) or "no prompts"

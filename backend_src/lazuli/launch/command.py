@@ -7,16 +7,17 @@ import importlib.metadata
 import os
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lazuli.launch.addresses import numeric_address
 from lazuli.launch.backend_folder import assemble_backend
 from lazuli.launch.folders import cache_folder
 from lazuli.launch.libpython import libpython_folder
-from lazuli.launch.options import LogLevel, ServeOptions
+from lazuli.launch.options import Door, LogLevel, ServeOptions
 from lazuli.launch.preflight import check_numpy
-from lazuli.launch.repository import find_repository, models_to_load, package_parent
+from lazuli.launch.repository import find_repositories, models_to_load, package_parent
 from lazuli.launch.server_binary import ServerBinary, find_server, python_tag, stub_python
 from lazuli.launch.shared_memory import new_prefix
 
@@ -32,14 +33,14 @@ class Launch:
 
     Attributes:
         server: The binary.
-        repository: The model repository.
+        repositories: The model repositories.
         arguments: The whole command line, with the binary first.
         environment: The whole environment.
         shm_prefix: How the names of its shared memory regions begin.
     """
 
     server: ServerBinary
-    repository: Path
+    repositories: list[Path]
     arguments: list[str]
     environment: dict[str, str]
     shm_prefix: str
@@ -53,14 +54,14 @@ def build_launch(options: ServeOptions) -> Launch:
     """
     server = find_server(options.tritonserver)
     check_numpy(server, importlib.metadata.version("numpy"))
-    repository = find_repository(options.model_repository)
+    repositories = find_repositories(options.model_repositories)
     shm_prefix = new_prefix()
     arguments = [
         str(server.path),
-        f"--model-repository={repository}",
+        *(f"--model-repository={repository}" for repository in repositories),
         *address_flags(options),
         *backend_flags(options, shm_prefix),
-        *model_flags(options, repository),
+        *model_flags(options, repositories),
         *restriction_flags(options.admin_key),
         *log_flags(options.log_level),
         f"--exit-timeout-secs={options.exit_timeout_s}",
@@ -68,17 +69,18 @@ def build_launch(options: ServeOptions) -> Launch:
     if server.is_wheel:
         arguments.append(f"--backend-directory={assemble_backend(server, cache_folder())}")
     environment = server_environment(options, server, os.environ)
-    return Launch(server, repository, [*arguments, *options.extra_flags], environment, shm_prefix)
+    return Launch(server, repositories, [*arguments, *options.extra_flags], environment, shm_prefix)
 
 
 def address_flags(options: ServeOptions) -> list[str]:
     """Where the three services listen."""
+    host = numeric_address(options.host)  # Triton's HTTP takes a name for 255.255.255.255
     return [
-        f"--http-address={options.host}",
+        f"--http-address={host}",
         f"--http-port={options.http_port}",
-        f"--grpc-address={options.host}",
+        f"--grpc-address={host}",
         f"--grpc-port={options.grpc_port}",
-        f"--metrics-address={options.host}",
+        f"--metrics-address={host}",
         f"--metrics-port={options.metrics_port}",
     ]
 
@@ -94,14 +96,17 @@ def backend_flags(options: ServeOptions, shm_prefix: str) -> list[str]:
     return [f"--backend-config=python,{name}={value}" for name, value in settings.items()]
 
 
-def model_flags(options: ServeOptions, repository: Path) -> list[str]:
+def model_flags(options: ServeOptions, repositories: Sequence[Path]) -> list[str]:
     """Which models are loaded, and that their configurations are complete.
 
     Completing them would start each Python model once more before it is loaded: twice the time to start.
     """
     flags = [] if options.auto_complete_config else ["--disable-auto-complete-config"]
     flags.append("--model-control-mode=explicit")
-    return flags + [f"--load-model={model}" for model in models_to_load(repository, options.door)]
+    # To be completed, a model needs no file that tells it from other folders.
+    everything = options.auto_complete_config and options.door is Door.BOTH and not options.models
+    models = ["*"] if everything else models_to_load(repositories, options.door, options.models)
+    return flags + [f"--load-model={model}" for model in models]
 
 
 def restriction_flags(admin_key: str) -> list[str]:

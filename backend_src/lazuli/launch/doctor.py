@@ -9,7 +9,7 @@ from lazuli.launch import checks
 from lazuli.launch.checks import Check, Status
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.options import ServeOptions
-from lazuli.launch.repository import find_repository, model_names
+from lazuli.launch.repository import find_repositories, model_names
 from lazuli.launch.server_binary import find_server
 
 
@@ -74,7 +74,8 @@ def _server_checks(options: ServeOptions) -> list[Check]:
 
 def _check_repository(options: ServeOptions) -> Check:
     try:
-        repository = find_repository(options.model_repository)
+        repositories = find_repositories(options.model_repositories)
     except LaunchError as error:
         return Check("models", Status.FAIL, str(error), error.remedy)
-    return Check("models", Status.OK, f"{repository}: {', '.join(model_names(repository))}")
+    found = [f"{repository}: {', '.join(model_names(repository))}" for repository in repositories]
+    return Check("models", Status.OK, "; ".join(found))

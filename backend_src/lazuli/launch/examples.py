@@ -1,6 +1,6 @@
-"""The examples that `lazuli serve` prints: they work when pasted into a shell.
+"""The examples that are printed for a served model: they work when pasted into a shell.
 
-Takes addresses and the names of the served models; returns text. Does not know whether they were tried.
+Takes addresses and names of models; returns text. Does not know whether they were tried.
 """
 
 import shlex
@@ -8,41 +8,44 @@ import sys
 from collections.abc import Collection
 
 from lazuli.launch.addresses import Addresses
+from lazuli.launch.options import Door
+from lazuli.repository.names import ModelNames, models_among
 
 _TEXTS = '["A cat sleeps.", "A kitten naps.", "The bill is due."]'
 
 
-def examples(addresses: Addresses, models: Collection[str]) -> str:
-    """One `curl` and one Python example for the doors that are open; empty if neither is."""
-    parts = [curl_example(addresses, models), python_example(addresses, models)]
-    return "\n\n".join(part for part in parts if part)
+def examples(addresses: Addresses, folders: Collection[str]) -> str:
+    """One `curl` and one Python example for one of the served models, the built-in one if it is there; else empty.
 
-
-def curl_example(addresses: Addresses, models: Collection[str]) -> str:
-    """One text over HTTP; both doors answer `/generate`."""
-    model = _door(models)
-    if model is None:
+    Args:
+        addresses: Where the server is.
+        folders: Names of all that the server has loaded.
+    """
+    models = sorted(models_among(folders), key=lambda model: not model.is_built_in)
+    if not models:
         return ""
-    url = f"http://{addresses.http}/v2/models/{model}/generate"
+    doors = models[0].doors_among(folders)
+    return "\n\n".join([curl_example(addresses, models[0], doors), python_example(addresses, models[0], doors)])
+
+
+def curl_example(addresses: Addresses, model: ModelNames, doors: Collection[Door]) -> str:
+    """One text over HTTP; both doors answer `/generate`."""
+    name = model.door(Door.UNARY if Door.UNARY in doors else Door.STREAM)
+    url = f"http://{addresses.http}/v2/models/{name}/generate"
     return f"""curl -s {url} -H 'Content-Type: application/json' -d '{{"text": "A cat sleeps."}}'"""
 
 
-def python_example(addresses: Addresses, models: Collection[str]) -> str:
+def python_example(addresses: Addresses, model: ModelNames, doors: Collection[Door]) -> str:
     """Three texts over gRPC: how near they are to each other, or the parts as they come."""
-    if "embed" in models:
+    if Door.UNARY in doors:
         body = f"""    vectors = client.embed({_TEXTS}).embeddings
 print(vectors @ vectors.T)"""
-    elif "embed_stream" in models:
+    else:
         body = f"""    for part in client.embed_iter({_TEXTS}):
         print(part.indices, part.embeddings.shape)"""
-    else:
-        return ""
+    name = "" if model.is_built_in else f', model="{model.name}"'
     return f"""{shlex.quote(sys.executable)} - <<'END'
 from lazuli_client import LazuliClient
-with LazuliClient("{addresses.grpc}") as client:
+with LazuliClient("{addresses.grpc}"{name}) as client:
 {body}
 END"""
-
-
-def _door(models: Collection[str]) -> str | None:
-    return next((model for model in ("embed", "embed_stream") if model in models), None)

@@ -1,6 +1,6 @@
-"""Where the launcher keeps its own files: the user's cache and state folders (XDG).
+"""Where files of a user are kept: the cache, state and data folders (XDG).
 
-Takes the environment; returns folders that exist. Does not know what is put there.
+Takes the environment; returns folders. Does not know what is put there.
 """
 
 import os
@@ -19,9 +19,18 @@ def state_folder() -> Path:
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
-def _folder(variable: str, below_home: str) -> Path:
+def user_models() -> Path:
+    """The model repository of the user; it may not exist."""
+    return _path("XDG_DATA_HOME", ".local/share") / "models"
+
+
+def _path(variable: str, below_home: str) -> Path:
     base = os.environ.get(variable)
-    folder = (Path(base) if base else Path.home() / below_home) / "lazuli"
+    return (Path(base) if base else Path.home() / below_home) / "lazuli"
+
+
+def _folder(variable: str, below_home: str) -> Path:
+    folder = _path(variable, below_home)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

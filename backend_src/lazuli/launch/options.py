@@ -45,6 +45,8 @@ class ServeOptions:
     A value of None leaves the matter to the environment (`LAZULI_...`) or to the model repository.
 
     Attributes:
+        model_repositories: Folders, or `built-in`; empty for this project's own and the user's.
+        models: Names of the models to load; empty for all.
         exit_timeout_s: Seconds that requests in flight get to finish after a stop was asked for.
         start_timeout_s: Seconds until every model must have answered a real inference.
         probe_interval_s: Seconds between two real inferences that watch the running server.
@@ -58,7 +60,8 @@ class ServeOptions:
     grpc_port: int = 8001
     metrics_port: int = 8002
     host: str = "127.0.0.1"
-    model_repository: Path | None = None
+    model_repositories: tuple[str | Path, ...] = ()
+    models: tuple[str, ...] = ()
     checkpoint: str | None = None
     device: str | None = None
     dtype: Dtype | None = None
@@ -82,6 +85,8 @@ class ServeOptions:
             raise LaunchError(f"the three ports must differ, not {', '.join(map(str, self.ports.values()))}")
         if self.device is not None and not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise LaunchError(f"--device {self.device!r} is not auto, cpu, cuda or cuda:N")
+        if self.checkpoint is not None and not self.checkpoint.strip():
+            raise LaunchError("--checkpoint is empty; leave it out for the built-in model")
         # The server's flag separates with these characters.
         if not re.fullmatch(r"[\w.~-]+", self.admin_key):
             raise LaunchError("--admin-key may hold letters, digits and . ~ _ - only")

@@ -9,23 +9,29 @@ import os
 import socket
 from pathlib import Path
 
+from lazuli.launch.addresses import numeric_address
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.options import ServeOptions
+from lazuli.launch.repository import count_processes, find_repositories
 from lazuli.launch.server_binary import ServerBinary
 from lazuli.launch.shared_memory import FOLDER, free_bytes
 
-# Three regions of the Python backend, as `command.py` sets their size: Docker's default is just 64 MB.
-MIN_SHARED_MEMORY_BYTES = 48 * 1024 * 1024
+# A process of the Python backend has one region, as `command.py` sets its size; the built-in model has three processes,
+# and Docker's default is just 64 MB.
+_REGION_BYTES = 16 * 1024 * 1024
+_BUILT_IN_PROCESSES = 3
+MIN_SHARED_MEMORY_BYTES = _BUILT_IN_PROCESSES * _REGION_BYTES
 
 
 def check_machine(options: ServeOptions) -> None:
     """Check what the server will need of the machine.
 
     Raises:
-        LaunchError: Ports are in use, shared memory or the checkpoint is missing.
+        LaunchError: Ports are in use, shared memory, a model repository or the checkpoint is missing.
     """
     check_ports(options)
-    check_shared_memory(FOLDER)
+    repositories = find_repositories(options.model_repositories)
+    check_shared_memory(FOLDER, count_processes(repositories, options.door, options.models))
     checkpoint = (
         options.checkpoint or options.environment.get("LAZULI_CHECKPOINT") or os.environ.get("LAZULI_CHECKPOINT")
     )
@@ -34,6 +40,7 @@ def check_machine(options: ServeOptions) -> None:
 
 def check_ports(options: ServeOptions) -> None:
     """Name every port that cannot be bound."""
+    numeric_address(options.host)
     faults = {flag: port_fault(options.host, port) for flag, port in options.ports.items()}
     bad = [f"{flag} {options.ports[flag]}: {fault}" for flag, fault in faults.items() if fault]
     if bad:
@@ -42,7 +49,7 @@ def check_ports(options: ServeOptions) -> None:
 
 def port_fault(host: str, port: int) -> str | None:
     """Why a port cannot be bound, or None if it is free."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+    with socket.socket() as probe:
         # As the server does: connections that linger after a stop do not make a port used.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -62,14 +69,15 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def check_shared_memory(folder: Path) -> None:
-    """Refuse to start without room for the regions of the Python backend."""
+def check_shared_memory(folder: Path, processes: int = _BUILT_IN_PROCESSES) -> None:
+    """Refuse to start without room for the regions of the Python backend, one a process."""
     free = free_bytes(folder)
+    needed = max(processes, _BUILT_IN_PROCESSES) * _REGION_BYTES
     if free is None:
         raise LaunchError(f"there is no {folder}", "mount a tmpfs there; in Docker use --shm-size=1g")
-    if free < MIN_SHARED_MEMORY_BYTES:
+    if free < needed:
         raise LaunchError(
-            f"{folder} has {free >> 20} MiB free, but {MIN_SHARED_MEMORY_BYTES >> 20} MiB are needed",
+            f"{folder} has {free >> 20} MiB free, but {needed >> 20} MiB are needed",
             f"free some (ls {folder}) or enlarge it; in Docker use --shm-size=1g",
         )
 

@@ -77,6 +77,11 @@ class Prober:
         configs = {entry["name"]: self._config(entry["name"]) for entry in index}
         return [probe_model(config, configs) for config in configs.values()]
 
+    def is_loaded(self, model: str) -> bool:
+        """Whether the server lists it as ready; so it does until somebody unloads it, also if its process has died."""
+        index = call(self._addresses.http, "POST", "/v2/repository/index", {"ready": True}, self._admin_key)
+        return any(entry["name"] == model for entry in index)
+
     def success_count(self, model: str) -> int:
         """How many requests this model has answered since it was loaded."""
         stats = call(self._addresses.http, "GET", f"/v2/models/{model}/stats", timeout_s=2.0)["model_stats"]

@@ -19,6 +19,8 @@ from lazuli.launch.shared_memory import remove_regions
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+# The second: asked to stop before it had begun.
+_GOOD_ENDS = (0, -signal.SIGTERM)
 # What the server needs beyond its exit timeout to unload models and to stop its stubs.
 _STOP_MARGIN_S = 8.0
 _POLL_S = 0.05
@@ -90,13 +92,14 @@ class ServerProcess:
             hurry: Asked all the time; once true, everything is killed at once.
 
         Returns:
-            Whether the server ended by itself.
+            Whether the server ended by itself, and in good order: not by a crash, as it does where requests that are
+            left over meet a server that has let go of its models.
         """
         if self.exit_code() is None:
             self._process.send_signal(signal.SIGTERM)
         ended = self._wait(exit_timeout_s + _STOP_MARGIN_S, hurry)
         self.kill()
-        return ended
+        return ended and self.exit_code() in _GOOD_ENDS
 
     def kill(self) -> None:
         """End the server and whatever is left of its group at once, and remove the shared memory."""

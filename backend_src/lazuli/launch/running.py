@@ -14,6 +14,7 @@ from lazuli.launch.command import build_launch
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.preflight import check_machine, free_ports
 from lazuli.launch.process import ServerProcess
+from lazuli.launch.repository import BUILT_IN
 from lazuli.launch.server import Server
 from lazuli.launch.stop_request import StopRequest
 
@@ -51,7 +52,7 @@ def running_server(
     Must be entered on the main thread, as `ServerProcess` says.
 
     Args:
-        options: As for `lazuli serve`; the ports are replaced.
+        options: As for `lazuli serve`; the ports are replaced, and without a repository the user's models are left out.
         environment: Added to the server's environment.
         log_path: Where to keep the log.
 
@@ -80,6 +81,7 @@ def _on_free_ports(options: ServeOptions, environment: Mapping[str, str]) -> Ser
         http_port=http_port,
         grpc_port=grpc_port,
         metrics_port=metrics_port,
+        model_repositories=options.model_repositories or (BUILT_IN,),
         environment={**options.environment, **environment},
     )
 

@@ -36,7 +36,8 @@ def serve(options: ServeOptions) -> int:
     check_machine(options)
     remove_stale_regions()
     launch = build_launch(options)
-    say(f"starting {launch.server.path} ({launch.server.version}) on {launch.repository}")
+    places = ", ".join(map(str, launch.repositories))
+    say(f"starting {launch.server.path} ({launch.server.version}) on {places}")
     with StopRequest().from_signals() as stop:
         return Supervisor(options, launch, stop, say).run()
 
@@ -74,7 +75,8 @@ class Supervisor:
                     raise
                 fault, clean = str(error), True
             if self._stop.asked():
-                self._show("stopped" if clean else "stopped; the server had to be killed")
+                killed = "stopped; the server crashed or had to be killed, and requests may have been lost"
+                self._show("stopped" if clean else killed)
                 return 0 if clean else 1
             self._note_restart(fault)
             self._stop.wait(_RESTART_PAUSE_S)

@@ -100,11 +100,18 @@ class Watch:
 
     def _judge(self, model: ProbeModel, error: ProbeError, before: "Snapshot") -> str | None:
         after = self._snapshot(model)
-        if error.busy or after.successes > before.successes:
+        if error.busy or after.successes > before.successes or self._was_unloaded(model):
             self._health[model].answered(after.time_s)
             return None
         idle = after.cpu_s - before.cpu_s < _IDLE_SHARE * (after.time_s - before.time_s)
         return self._health[model].failed(error, idle, after.time_s)
+
+    def _was_unloaded(self, model: ProbeModel) -> bool:
+        """Whether somebody with the admin key has taken it away: no fault, and it may come back."""
+        try:
+            return not self._prober.is_loaded(model.name)
+        except (RestError, OSError):
+            return False
 
     def _snapshot(self, model: ProbeModel) -> "Snapshot":
         try:

@@ -13,11 +13,12 @@ import triton_python_backend_utils as pb_utils
 
 from lazuli import openmp  # noqa: F401 - before anything that imports torch
 from lazuli.config import EngineConfig
-from lazuli.errors import LazuliError
+from lazuli.errors import LazuliError, ReplyError
 from lazuli.options import RequestOptions
 from lazuli.request import EmbeddingPart
 from lazuli.service import EmbeddingService
 from lazuli.triton import protocol
+from lazuli.triton.shared_memory import AnswerRoom, find_pool
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # A request that comes sooner after an answer than a client can ask again was waiting for it.
@@ -36,6 +37,7 @@ class TritonPythonModel:
         model = json.loads(args["model_config"])
         self._streaming = bool(model.get("model_transaction_policy", {}).get("decoupled", False))
         self._max_rows = int(model.get("max_batch_size", 0))
+        self._room = AnswerRoom(find_pool())
         self._last_sender: ResponseSender | None = None
         self._returned_at = self._overlapped_at = float("-inf")
         self._service = EmbeddingService(config, streaming=self._streaming, gpu_index=protocol.read_gpu_index(args))
@@ -90,7 +92,8 @@ class TritonPythonModel:
 
     def _make_sender(self, request: Any, *, returning: bool = False) -> "ResponseSender":
         thread = threading.get_ident() if returning else None
-        return ResponseSender(request.get_response_sender(), with_index=self._streaming, returning_thread=thread)
+        sender = request.get_response_sender()
+        return ResponseSender(sender, self._room, with_index=self._streaming, returning_thread=thread)
 
     def _submit(self, request: Any, sender: "ResponseSender", *, may_step: bool = False, may_wait: bool = False) -> int:
         """Queue one request, or answer it with an error; returns how many rows it has."""
@@ -99,7 +102,7 @@ class TritonPythonModel:
             input_ids = protocol.read_tensor(request, "input_ids")
             rows = len(input_ids)
             attention_mask = protocol.read_tensor(request, "attention_mask")
-            options = RequestOptions.from_json(request.parameters())
+            options = RequestOptions.from_json(protocol.read_options(request))
             self._service.submit(input_ids, attention_mask, options, sender, may_step=may_step, may_wait=may_wait)
         except Exception as error:  # raising out of execute() would fail the other requests of the call too
             sender.send_error(error)
@@ -114,15 +117,17 @@ class ResponseSender:
         answered: Whether the last response is on its way.
     """
 
-    def __init__(self, sender: Any, *, with_index: bool, returning_thread: int | None = None) -> None:
+    def __init__(self, sender: Any, room: AnswerRoom, *, with_index: bool, returning_thread: int | None = None) -> None:
         """Wrap a `pb_utils.InferenceResponseSender`.
 
         Args:
             sender: Triton's.
+            room: For responses.
             with_index: Whether responses say which rows they hold.
             returning_thread: What this thread sends is kept; it is the one inside `execute()`, and it sends once.
         """
         self._sender = sender
+        self._room = room
         self._with_index = with_index
         self._returning_thread = returning_thread
         self._prepared: tuple[EmbeddingPart | None, Any] = (None, None)
@@ -138,11 +143,17 @@ class ResponseSender:
         prepared_part, response = self._prepared
         if part is not prepared_part:
             response = self._make_response(part)
-        self._answer(response, _FINAL if final else 0)
+        num_bytes = part.embedding.nbytes + part.token_count.nbytes + part.index.nbytes
+        with self._room.reserve(num_bytes) as granted:
+            if granted:
+                self._answer(response, _FINAL if final else 0)
+                return
+        raise ReplyError(f"shared memory is full: no room for {num_bytes} bytes in time")
 
     def send_error(self, error: LazuliError | Exception) -> None:
         """Send an error together with the final flag: without it the request would stay in flight for ever."""
-        self._answer(protocol.make_error(error), _FINAL)
+        with self._room.reserve(len(str(error))):  # there is nothing else to send, room or not
+            self._answer(protocol.make_error(error), _FINAL)
 
     def _answer(self, response: Any, flags: int) -> None:
         self.answered = flags == _FINAL

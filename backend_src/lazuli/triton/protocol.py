@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from lazuli.errors import InputError, LazuliError
+from lazuli.errors import InputError, LazuliError, OptionError
 
 
 def read_parameters(args: dict[str, str]) -> dict[str, str]:
@@ -37,6 +37,19 @@ def read_tensor(request: Any, name: str) -> np.ndarray:
         raise InputError(f"{name}: the input is missing")
     array: np.ndarray = tensor.as_numpy()
     return array
+
+
+def read_options(request: Any) -> str:
+    """The request parameters, as JSON.
+
+    Raises:
+        OptionError: If they are not valid Unicode.
+    """
+    try:
+        text: str = request.parameters()
+    except UnicodeDecodeError as error:
+        raise OptionError(f"parameters: not valid UTF-8 ({error.reason} at byte {error.start})") from None
+    return text
 
 
 def make_response(tensors: dict[str, np.ndarray]) -> Any:

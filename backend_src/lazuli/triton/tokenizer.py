@@ -30,7 +30,7 @@ class TritonPythonModel:
 
     def _answer(self, request: Any) -> Any:
         try:
-            options = RequestOptions.from_json(request.parameters())
+            options = RequestOptions.from_json(protocol.read_options(request))
             texts = self._tokenizer.tokenize(decode_texts(protocol.read_tensor(request, "text")), options)
         except Exception as error:  # raising out of execute() would fail the other requests of the call too
             return protocol.make_error(error)

@@ -56,6 +56,7 @@ class FakeCuda:
         self.free = 1 << 30
         self.reserved = 0
         self.run_bytes = 100
+        self.pool_bytes = {}
         self.capturing = None
         self.live = {}  # pool -> graphs
 
@@ -82,6 +83,7 @@ class FakeGraph:
         self.cuda.capturing = None
         self.cuda.live[self.pool] = self.cuda.live.get(self.pool, 0) + 1
         self.cuda.reserved += 1000
+        self.cuda.pool_bytes[self.pool] = self.cuda.pool_bytes.get(self.pool, 0) + 1000
         self.cuda.free -= 1000 + self.cuda.run_bytes
 
     def replay(self):
@@ -140,6 +142,7 @@ def cuda(monkeypatch):
         "synchronize": lambda device: None,
         "mem_get_info": lambda device: (fake.free, 1 << 31),
         "memory_reserved": lambda device: fake.reserved,
+        "memory_snapshot": lambda pool, include_traces: [{"total_size": fake.pool_bytes.get(pool, 0)}],
         "memory_allocated": lambda device: 0,
         "max_memory_allocated": lambda device: 4096,
         "reset_peak_memory_stats": lambda device: None,
@@ -343,7 +346,7 @@ class TestGivingWay:
         stepper.capture(own(20))
         graphs = stepper.graphs
         alone = graphs.counters.graph_bytes
-        cuda.run_bytes = 0
+        cuda.run_bytes = 10_000_000  # what others take meanwhile is not the graph's
         stepper.capture(own(100), give_way=True)
         assert graphs.counters.graph_bytes - alone == 1000 + 100  # the pool's growth, and what the first one took
 

@@ -9,6 +9,7 @@ CODES = {
     errors.OptionError: "INVALID_ARG",
     errors.OverloadedError: "UNAVAILABLE",
     errors.ShuttingDownError: "UNAVAILABLE",
+    errors.ReplyError: "UNAVAILABLE",
     errors.NonFiniteError: "INTERNAL",
     errors.DeviceError: "INTERNAL",
 }

@@ -42,7 +42,8 @@ def test_an_unknown_name_is_named_with_the_known_ones(name):
     with pytest.raises(OptionError) as caught:
         parse(**{name: 1})
     known = "dimensions, input_type, instruction, normalize, prompt_name, truncate"
-    assert str(caught.value) == f"unknown parameter {name!r}; known: {known}"
+    shown = repr(name) if len(name) < 80 else f"{name!r:.77}..."
+    assert str(caught.value) == f"unknown parameter {shown}; known: {known}"
 
 
 @pytest.mark.parametrize(

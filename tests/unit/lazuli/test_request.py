@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from lazuli.errors import DeviceError, NonFiniteError
+from lazuli.errors import DeviceError, NonFiniteError, ReplyError
 from lazuli.options import RequestOptions
 from lazuli.request import StreamRequest, UnaryRequest
 
@@ -38,6 +38,25 @@ class TestRequest:
     def test_the_option_overrules_the_models_normalisation(self, option, default, expected):
         request = UnaryRequest([rows(1)], RequestOptions(normalize=option), default, None)
         assert request.normalize is expected
+
+
+@pytest.mark.parametrize("cls", [UnaryRequest, StreamRequest])
+def test_an_answer_that_cannot_be_sent_is_an_error_and_the_last_word(make_request, make_sender, cls):
+    class FullMemory(make_sender):
+        def send(self, part, *, final):
+            raise RuntimeError("no space left on device")
+
+    sender = FullMemory()
+    request = make_request(1, 2, cls=cls, sender=sender)
+    request.deliver(rows(0), vectors(0))
+    if cls is StreamRequest:
+        assert request.done
+    request.deliver(rows(1), vectors(1))
+    assert request.done
+    assert isinstance(sender.error(), ReplyError)
+    assert "could not be sent: no space left on device" in str(sender.error())
+    request.fail(DeviceError("too late"))
+    assert len(sender.errors) == 1
 
 
 class TestUnary:

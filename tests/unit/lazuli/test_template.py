@@ -27,6 +27,10 @@ def test_the_default_prompt_gives_way_to_a_prompt_and_to_an_instruction():
 def test_an_unknown_prompt_is_named_with_the_known_ones():
     with pytest.raises(OptionError, match="prompt_name: 'doc' is not known; this model has 'braces', 'empty', 'query'"):
         Template(PROMPTS).around(RequestOptions(prompt_name="doc"))
+    many = Template({f"{number:02}{'x' * 100}": "" for number in range(30)})
+    with pytest.raises(OptionError, match=r"and 10 more$") as caught:
+        many.around(RequestOptions(prompt_name="y" * 100_000))
+    assert len(str(caught.value)) < 2000  # gRPC drops what is longer than 8192
     with pytest.raises(OptionError, match="prompt_name: '' is not known; this model has no prompts"):
         Template({}).around(RequestOptions(prompt_name=""))
 

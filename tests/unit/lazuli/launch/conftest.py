@@ -17,7 +17,7 @@ FAKE_SERVER = Path(__file__).parent / "fake_tritonserver.py"
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path, monkeypatch):
     """No test touches the user's cache, state or shared memory."""
-    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("LAZULI_MODEL_REPOSITORY", raising=False)
     monkeypatch.delenv("LAZULI_CHECKPOINT", raising=False)
@@ -60,7 +60,7 @@ def options(fake_server, repository, monkeypatch):
         http_port=http_port,
         grpc_port=grpc_port,
         metrics_port=metrics_port,
-        model_repository=repository,
+        model_repositories=(repository,),
         tritonserver=fake_server,
         exit_timeout_s=1,
         start_timeout_s=30,

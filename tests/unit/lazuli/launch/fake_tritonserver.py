@@ -1,7 +1,7 @@
 """Stands in for tritonserver: answers over HTTP like one model with a text input; misbehaves as FAKE says.
 
 FAKE is a comma-separated list of: die (fail to load a model), deaf (ignore SIGTERM), child (leave a process
-that ignores SIGTERM too), hang (never answer an inference), crash (die after the first inference).
+that ignores SIGTERM too), hang (never answer an inference), crash (die after the first inference), crash_at_stop.
 """
 
 import json
@@ -54,12 +54,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+def stop(*_):
+    """As the real one ends, or fails to."""
+    if "crash_at_stop" in FAKE:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    os._exit(0)
+
+
 def main():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if "deaf" in FAKE else stop)
     prefix = next((flag.rsplit("=", 1)[1] for flag in sys.argv if "shm-region-prefix-name" in flag), None)
     if prefix and os.environ.get("FAKE_SHM"):
         Path(os.environ["FAKE_SHM"], f"{prefix}region").touch()
-    if "deaf" in FAKE:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "child" in FAKE:
         subprocess.Popen(["sh", "-c", "trap '' TERM; echo child $$; while :; do sleep 1; done"])
     if "die" in FAKE:

@@ -29,7 +29,16 @@ def test_options_arrive(served):
         "k",
     )
     assert options.log_level is LogLevel.VERBOSE
+    assert (options.model_repositories, options.models) == ((), ())
     assert options.extra_flags == ("--id=a", "--rate-limit=off")
+
+
+def test_repositories_and_models_can_be_several(served):
+    words = ["serve", "--model-repository", "built-in", "--model-repository", "/m", "--model", "embed", "--model", "a"]
+    CliRunner().invoke(cli.app, words)
+    (options,) = served
+    assert options.model_repositories == ("built-in", "/m")
+    assert options.models == ("embed", "a")
 
 
 def test_without_a_key_a_random_one(served):

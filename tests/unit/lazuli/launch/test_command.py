@@ -32,7 +32,7 @@ def test_admin_apis_are_closed_with_a_random_key():
 
 @pytest.mark.parametrize(("door", "model"), [(Door.UNARY, "embed"), (Door.STREAM, "embed_stream")])
 def test_one_door_is_loaded_by_name(door, model, repository):
-    assert model_flags(ServeOptions(door=door), repository) == [
+    assert model_flags(ServeOptions(door=door), [repository]) == [
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
         f"--load-model={model}",
@@ -40,20 +40,21 @@ def test_one_door_is_loaded_by_name(door, model, repository):
 
 
 def test_both_doors_load_everything(repository):
-    assert model_flags(ServeOptions(), repository) == [
+    (repository / ".ipynb_checkpoints").mkdir()
+    assert model_flags(ServeOptions(), [repository]) == [
         "--disable-auto-complete-config",
         "--model-control-mode=explicit",
-        "--load-model=*",
+        *(f"--load-model={name}" for name in ("embed", "embed_stream", "tokenizer")),
     ]
-    assert model_flags(ServeOptions(auto_complete_config=True), repository) == [
+    assert model_flags(ServeOptions(auto_complete_config=True), [repository]) == [
         "--model-control-mode=explicit",
         "--load-model=*",
     ]
 
 
 def test_a_door_that_the_repository_lacks_is_named(tmp_path):
-    with pytest.raises(LaunchError, match="--door stream needs the model embed_stream"):
-        model_flags(ServeOptions(door=Door.STREAM), tmp_path)
+    with pytest.raises(LaunchError, match="--door stream needs a model such as embed_stream"):
+        model_flags(ServeOptions(door=Door.STREAM), [tmp_path])
 
 
 def test_servers_do_not_share_memory_names(options):
@@ -107,3 +108,22 @@ def test_verbose_asks_the_server_for_more():
 def test_wrong_options_are_named(wrong, message):
     with pytest.raises(LaunchError, match=message):
         ServeOptions(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("localhost", "127.0.0.1"), ("0.0.0.0", "0.0.0.0"), ("10.1.2.3", "10.1.2.3")]
+)
+def test_names_are_resolved_for_triton_which_takes_them_for_everyone(host, address):
+    flags = command.address_flags(ServeOptions(host=host))
+    assert [flag.split("=")[1] for flag in flags if "address" in flag] == [address] * 3
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "::", "", "no.such.host.invalid"])
+def test_hosts_that_triton_cannot_listen_on_are_refused(host):
+    with pytest.raises(LaunchError, match="--host"):
+        command.address_flags(ServeOptions(host=host))
+
+
+def test_an_empty_checkpoint_is_not_the_built_in_one():
+    with pytest.raises(LaunchError, match="--checkpoint is empty"):
+        ServeOptions(checkpoint=" ")

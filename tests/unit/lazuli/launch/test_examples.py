@@ -5,26 +5,41 @@ import shlex
 import pytest
 
 from lazuli.launch.addresses import Addresses
-from lazuli.launch.examples import curl_example, examples, python_example
+from lazuli.launch.examples import examples
 from lazuli.launch.options import ServeOptions
 
 ADDRESSES = Addresses.of(ServeOptions())
 
 
-@pytest.mark.parametrize("models", [["embed"], ["embed_stream"], ["tokenizer", "embed", "embed_stream"]])
-def test_the_examples_parse(models):
-    words = shlex.split(curl_example(ADDRESSES, models))
-    assert words[:2] == ["curl", "-s"]
+STEPS = ["tokenizer", "embedding", "embedding_stream"]
+DOCS = ["docs", "docs.stream", "docs.tokenizer", "docs.embedding", "docs.embedding_stream"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "called", "client"),
+    [
+        (["tokenizer", "embedding", "embed"], "embed", '"127.0.0.1:8001")'),
+        (["tokenizer", "embedding_stream", "embed_stream"], "embed_stream", '"127.0.0.1:8001")'),
+        ([*DOCS, *STEPS, "embed", "embed_stream"], "embed", '"127.0.0.1:8001")'),
+        (DOCS, "docs", '"127.0.0.1:8001", model="docs")'),
+        (["docs.tokenizer", "docs.embedding_stream", "docs.stream"], "docs.stream", '"127.0.0.1:8001", model="docs")'),
+    ],
+)
+def test_the_examples_parse(folders, called, client):
+    curl, python = examples(ADDRESSES, folders).split("\n\n")
+    words = shlex.split(curl)
+    assert words[:3] == ["curl", "-s", f"http://127.0.0.1:8000/v2/models/{called}/generate"]
     assert json.loads(words[-1]) == {"text": "A cat sleeps."}
-    code = python_example(ADDRESSES, models).split("\n", 1)[1].removesuffix("\nEND")
+    code = python.split("\n", 1)[1].removesuffix("\nEND")
     ast.parse(code)
-    assert '"127.0.0.1:8001"' in code
+    assert f"LazuliClient({client}" in code
+    assert ("embed_iter" in code) == called.endswith("stream")
 
 
 def test_other_models_have_no_example():
-    assert examples(ADDRESSES, ["rerank"]) == ""
+    assert examples(ADDRESSES, ["resnet", "resnet.stream"]) == ""
 
 
-@pytest.mark.parametrize(("host", "http"), [("0.0.0.0", "127.0.0.1:8000"), ("::", "[::1]:8000")])
+@pytest.mark.parametrize(("host", "http"), [("0.0.0.0", "127.0.0.1:8000"), ("10.1.2.3", "10.1.2.3:8000")])
 def test_every_interface_is_reached_over_loopback(host, http):
     assert Addresses.of(ServeOptions(host=host)).http == http

@@ -6,7 +6,6 @@ import pytest
 from lazuli.launch import preflight
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.options import ServeOptions
-from lazuli.launch.repository import find_repository
 
 
 @pytest.fixture
@@ -42,6 +41,13 @@ def test_little_shared_memory(tmp_path, monkeypatch):
     assert "--shm-size" in caught.value.remedy
 
 
+def test_each_process_needs_its_share_of_shared_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "free_bytes", lambda folder: 64 << 20)
+    preflight.check_shared_memory(tmp_path, 4)
+    with pytest.raises(LaunchError, match="has 64 MiB free, but 80 MiB are needed"):
+        preflight.check_shared_memory(tmp_path, 5)
+
+
 def test_numpy_2_is_refused_with_the_wheel_only(wheel):
     preflight.check_numpy(wheel, "1.26.4")
     preflight.check_numpy(replace(wheel, backend=None), "2.1.0")
@@ -55,15 +61,3 @@ def test_a_checkpoint_path_must_exist(tmp_path):
     preflight.check_checkpoint(str(tmp_path))
     with pytest.raises(LaunchError, match="checkpoint /nowhere does not exist"):
         preflight.check_checkpoint("/nowhere")
-
-
-def test_the_repository_must_hold_models(tmp_path, repository, monkeypatch):
-    assert find_repository(repository) == repository
-    with pytest.raises(LaunchError, match="is not a folder"):
-        find_repository(tmp_path / "nothing")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(LaunchError, match="holds no model"):
-        find_repository(tmp_path / "empty")
-    monkeypatch.setenv("LAZULI_MODEL_REPOSITORY", str(tmp_path / "empty"))
-    with pytest.raises(LaunchError, match="LAZULI_MODEL_REPOSITORY"):
-        find_repository(None)

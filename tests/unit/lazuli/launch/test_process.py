@@ -37,8 +37,14 @@ def start(launch, tmp_path, shm):
 def test_a_polite_server_ends_by_itself_and_leaves_nothing(start, shm):
     server = start("")
     assert server.stop(exit_timeout_s=5)
-    assert server.exit_code() is not None
+    assert server.exit_code() == 0
     assert list(shm.iterdir()) == []
+
+
+def test_a_server_that_crashes_as_it_stops_has_not_ended_in_good_order(start):
+    server = start("crash_at_stop")
+    assert not server.stop(exit_timeout_s=5)
+    assert server.exit_code() == -11
 
 
 def test_a_deaf_server_is_killed_after_the_timeout(start, shm, monkeypatch):

@@ -56,6 +56,10 @@ class FakeProber:
         self.count = 0
         self.step = successes_step
         self.probes = 0
+        self.loaded = True
+
+    def is_loaded(self, model):
+        return self.loaded
 
     def probe(self, model, timeout_s):
         self.probes += 1
@@ -88,6 +92,14 @@ def test_load_alone_is_no_fault():
     assert fault_after(FakeProber(SILENT, successes_step=1), FakeProcess()) is None
     assert fault_after(FakeProber(SILENT), FakeProcess(cpu_step_s=1.0)) is None
     assert fault_after(FakeProber(ProbeError("queue full", busy=True)), FakeProcess()) is None
+
+
+def test_a_model_that_somebody_unloaded_is_not_missed():
+    prober = FakeProber(SILENT)
+    prober.loaded = False
+    assert fault_after(prober, FakeProcess()) is None
+    prober.loaded = True
+    assert fault_after(prober, FakeProcess()) == "embed: timed out"
 
 
 def test_a_dead_stub_is_a_fault_at_once():

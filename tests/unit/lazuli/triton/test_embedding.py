@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from lazuli.errors import ConfigError, DeviceError
+from lazuli.triton.shared_memory import AnswerRoom
 
 
 @pytest.fixture
@@ -60,6 +61,30 @@ def test_a_decoupled_answer_comes_in_parts_and_the_last_is_final(start, pb_utils
     assert index.dtype == counts.dtype == np.int32
     assert sorted(index[:, 0].tolist()) == [0, 1, 2, 3]
     assert counts[np.argsort(index[:, 0]), 0].tolist() == [16, 3, 16, 9]
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_an_answer_without_room_waits_and_then_becomes_an_error(start, pb_utils, decoupled):
+    """Triton gives a response sender up before it finds out that memory is short."""
+
+    class Pool:
+        free = 10**9
+
+        def free_memory(self):
+            return self.free
+
+    model, pool = start(decoupled), Pool()
+    model._room = AnswerRoom(pool, patience_s=0.05, folder_bytes=lambda: 0)
+    request = ask(pb_utils, 3)
+    model.execute([request])
+    assert request.wait().responses[0].error is None
+    pool.free = 1000
+    request = ask(pb_utils, 3)
+    model.execute([request])
+    sender = request.wait()
+    assert sender.flags == [1]
+    assert sender.responses[0].error.code == pb_utils.TritonError.UNAVAILABLE
+    assert "shared memory is full: no room for" in sender.responses[0].error.message()
 
 
 @pytest.mark.parametrize("decoupled", [False, True])

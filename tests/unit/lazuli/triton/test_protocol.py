@@ -37,6 +37,15 @@ def test_a_tensor(protocol, pb_utils):
         protocol.read_tensor(request, "y")
 
 
+def test_parameters_that_are_not_unicode_are_the_callers_fault(protocol):
+    class Request:
+        def parameters(self):
+            return b"\xff".decode()
+
+    with pytest.raises(errors.OptionError, match="parameters: not valid UTF-8"):
+        protocol.read_options(Request())
+
+
 def test_a_response(protocol):
     response = protocol.make_response({"a": np.ones(1), "b": np.zeros(2)})
     assert {name: value.tolist() for name, value in response.tensors.items()} == {"a": [1], "b": [0, 0]}
