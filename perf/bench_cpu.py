@@ -27,7 +27,7 @@ from lazuli.request import Sequence as TokenSequence
 from lazuli.request import UnaryRequest
 from lazuli.scheduler import Scheduler
 from lazuli.tokenizer import TextTokenizer
-from measurement import Measurement, write
+from measurement import Measurement, positive, write
 from texts import make_texts, mixed_lengths
 
 Embed = Callable[[list[str]], np.ndarray]
@@ -100,8 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run all suites."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", required=True, help="folder under perf/results")
-    parser.add_argument("--texts", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--texts", type=positive, default=256)
+    parser.add_argument("--repeats", type=positive, default=5)
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     options = parser.parse_args(arguments)
     torch.set_num_threads(len(os.sched_getaffinity(0)))

@@ -23,7 +23,7 @@ from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig
 from lazuli.engine import Engine
 from lazuli.options import RequestOptions
 from lazuli.service import EmbeddingService
-from measurement import Measurement, write
+from measurement import Measurement, positive, write
 from waiter import Waiter
 
 _WARM_UP = 5  # eager, capture, and some replays
@@ -103,12 +103,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device")
     parser.add_argument("--dtype")
     parser.add_argument("--attention", help="a backend by name; by default the quickest for each batch")
-    parser.add_argument("--len", type=int, nargs="*", default=[16, 128, 512, 4096], help="of one text")
-    parser.add_argument("--batch", type=int, nargs="*", default=[5, 25, 50], help="texts of 512 tokens")
-    parser.add_argument("--throughput", type=int, nargs="*", default=[512, 4096], help="tokens of each text")
-    parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=5, help="requests of each client")
-    parser.add_argument("--queries", type=int, default=300, help="of the suite `captures`")
+    parser.add_argument("--len", type=positive, nargs="*", default=[16, 128, 512, 4096], help="of one text")
+    parser.add_argument("--batch", type=positive, nargs="*", default=[5, 25, 50], help="texts of 512 tokens")
+    parser.add_argument("--throughput", type=positive, nargs="*", default=[512, 4096], help="tokens of each text")
+    parser.add_argument("--repeats", type=positive, default=200)
+    parser.add_argument("--rounds", type=positive, default=5, help="requests of each client")
+    parser.add_argument("--queries", type=int, default=300, help="of the suite `captures`; 0 leaves it out")
     options = parser.parse_args(arguments)
 
     config = EngineConfig(

@@ -22,7 +22,7 @@ from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.options import Dtype
 from load_generator import Load, LoadGenerator
-from measurement import Measurement, write
+from measurement import Measurement, positive, write
 from senders import PROTOCOLS
 from server_parts import measure_parts
 from server_target import Target, find_checkpoint, open_target
@@ -188,23 +188,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", help="what to call the checkpoint")
     parser.add_argument("--device")
     parser.add_argument("--dtype", choices=[dtype.value for dtype in Dtype if dtype is not Dtype.AUTO])
-    parser.add_argument("--max-seq-length", type=int)
+    parser.add_argument("--max-seq-length", type=positive)
     parser.add_argument("--env", nargs="*", default=[], metavar="NAME=VALUE", help="for the server")
     parser.add_argument("--log", type=Path, help="keep the server's log here")
     parser.add_argument("--grpc", help="host:port of a running server of this checkpoint")
     parser.add_argument("--http", help="host:port of a running server of this checkpoint")
     parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, default=list(PROTOCOLS))
     parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
-    parser.add_argument("--len", type=int, nargs="*", default=[16, 128, 512, 4096], help="latency: of one text")
-    parser.add_argument("--batch", type=int, nargs="*", default=[5, 25, 50], help="scoring: texts of 512 tokens")
-    parser.add_argument("--throughput", type=int, nargs="*", default=[512, 4096], help="tokens of each text")
-    parser.add_argument("--concurrency", type=int, nargs="*", default=[1, 4, 16, 64], help="clients")
-    parser.add_argument("--concurrency-len", type=int, nargs="*", default=[128, 512], help="tokens of each text")
-    parser.add_argument("--parts-len", type=int, nargs="*", default=[16, 128, 512], help="tokens of each text")
-    parser.add_argument("--repeats", type=int, default=200, help="requests of latency and of each part")
-    parser.add_argument("--rounds", type=int, default=3, help="throughput: requests of each client")
+    parser.add_argument("--len", type=positive, nargs="*", default=[16, 128, 512, 4096], help="latency: of one text")
+    parser.add_argument("--batch", type=positive, nargs="*", default=[5, 25, 50], help="scoring: texts of 512 tokens")
+    parser.add_argument("--throughput", type=positive, nargs="*", default=[512, 4096], help="tokens of each text")
+    parser.add_argument("--concurrency", type=positive, nargs="*", default=[1, 4, 16, 64], help="clients")
+    parser.add_argument("--concurrency-len", type=positive, nargs="*", default=[128, 512], help="tokens of each text")
+    parser.add_argument("--parts-len", type=positive, nargs="*", default=[16, 128, 512], help="tokens of each text")
+    parser.add_argument("--repeats", type=positive, default=200, help="requests of latency and of each part")
+    parser.add_argument("--rounds", type=positive, default=3, help="throughput: requests of each client")
     parser.add_argument("--seconds", type=float, default=5.0, help="concurrency: of each run, after a quarter of it")
-    parser.add_argument("--processes", type=int, help="of the load generator; default half the cores")
+    parser.add_argument("--processes", type=positive, help="of the load generator; default half the cores")
     return parser.parse_args(arguments)
 
 

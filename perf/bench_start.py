@@ -15,7 +15,7 @@ from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.options import Door, ServeOptions
 from lazuli.launch.running import running_server
 from lazuli_client import LazuliClient
-from measurement import Measurement, write
+from measurement import Measurement, positive, write
 
 _TEXT = "what a person types into a search box"
 _LATER = 50
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Start servers of each door."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", required=True, help="folder under perf/results")
-    parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--starts", type=positive, default=3)
     options = parser.parse_args(arguments)
     system = f"lazuli {lazuli.__version__}"
     measurements = []

@@ -3,6 +3,7 @@
 Takes timings, writes `perf/results/<machine>/<name>.jsonl`. Knows nothing of what was measured.
 """
 
+import argparse
 import json
 import platform
 import subprocess
@@ -83,6 +84,14 @@ def write(machine: str, name: str, measurements: list[Measurement], results: Pat
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(measurement.to_line() + "\n" for measurement in measurements), encoding="utf-8")
     return path
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, for arguments of commands."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}, but it must be at least 1")
+    return number
 
 
 def describe_machine() -> str:
