@@ -59,9 +59,19 @@ def load_dense(checkpoint: Checkpoint, hidden_size: int, device: torch.device) -
     Raises:
         ConfigError: If their sizes do not fit, or their weights are not what they should be.
     """
+    dense_dimension(checkpoint, hidden_size)
+    return [Dense.read(module, device) for module in checkpoint.dense]
+
+
+def dense_dimension(checkpoint: Checkpoint, hidden_size: int) -> int:
+    """The length of vectors behind the layers of a checkpoint, without reading their weights.
+
+    Raises:
+        ConfigError: If their sizes do not fit.
+    """
     size = hidden_size
     for module in checkpoint.dense:
         if module.num_in != size:
             raise ConfigError(f"{module.path / 'config.json'}: in_features: {module.num_in}, but {size} come in")
         size = module.num_out
-    return [Dense.read(module, device) for module in checkpoint.dense]
+    return size

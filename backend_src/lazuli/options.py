@@ -13,10 +13,14 @@ from lazuli.errors import OptionError
 
 TRUNCATIONS = ("none", "end", "start")
 INPUT_TYPES = ("query", "document")
+_CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES}
+# Each says what is put before a text.
+_EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 # Set by clients and by the server itself; not ours to judge.
 _RESERVED_PREFIXES = ("triton_", "sequence_", "binary_data", "ragged_")
 # Callers repeat themselves; of longer texts, which hold an instruction, no copies are kept.
 _LONGEST_KEPT = 1000
+_MOST_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,6 @@ def _parse(text: str) -> RequestOptions:
     return RequestOptions(**chosen)
 
 
-_MOST_SHOWN = 80
-_EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 _parse_again = lru_cache(maxsize=256)(_parse)
 
 
@@ -116,7 +118,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
-_CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES}
 _CHECKS = {
     "prompt_name": _check_text,
     "instruction": _check_text,

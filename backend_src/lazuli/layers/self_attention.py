@@ -4,6 +4,8 @@ Takes packed tokens, returns what their heads have gathered, packed. The project
 who may add it to a residual.
 """
 
+from typing import Any
+
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
@@ -21,6 +23,8 @@ class RotaryAttention:
         rotary: Rotary | QkNormRotary,
         num_heads: tuple[int, int, int],
         window: int | None = None,
+        *,
+        causal: bool = False,
     ) -> None:
         """Join the parts.
 
@@ -30,15 +34,21 @@ class RotaryAttention:
             rotary: Of queries and keys.
             num_heads: Of queries, keys and values.
             window: How far a token sees to both sides; None for everything.
+            causal: Whether a token sees only itself and those before it.
         """
         self._backend = backend
         self._projection = projection
         self._rotary = rotary
         self._num_heads = num_heads
         self._window = window
+        self._causal = causal
 
     def __call__(self, tokens: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
         """[T, D] and [T] int32 to [T, H head_dim]."""
-        heads = self._rotary.project(tokens, self._projection, position_ids)
+        return self.attend(self._rotary.project(tokens, self._projection, position_ids), metadata)
+
+    def attend(self, heads: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
+        """Of heads that are projected and rotated: [T, (H + 2 K) head_dim] to [T, H head_dim]."""
         query, key, value = heads.unflatten(1, (sum(self._num_heads), -1)).split(self._num_heads, dim=1)
-        return self._backend.forward(query, key, value, metadata, window=self._window).flatten(1)
+        options: dict[str, Any] = {"causal": self._causal, "window": self._window}
+        return self._backend.forward(query, key, value, metadata, **options).flatten(1)

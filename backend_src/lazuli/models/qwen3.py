@@ -17,6 +17,7 @@ from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
 from lazuli.layers.mlp import GateUp
 from lazuli.layers.rotary import QkNormRotary, RotaryTable
+from lazuli.layers.self_attention import RotaryAttention
 from lazuli.layers.stream import Stream
 from lazuli.models.base import ModelShape, make_workspace, read_fields, require, use_fused
 from lazuli.models.rotary_base import read_theta
@@ -135,22 +136,20 @@ class Qwen3Layer:
     ) -> None:
         """Read the weights under `name`."""
         size, inner, head_dim = config.hidden_size, config.intermediate_size, config.head_dim
-        self._attention = attention
-        self._causal = config.causal
         self._eps = config.rms_norm_eps
-        self._head_dim = head_dim
-        self._num_heads = config.num_attention_heads
-        self._num_kv_heads = config.num_key_value_heads
+        num_heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
         attention_norm = weights.take(f"{name}.input_layernorm.weight", size)
         mlp_norm = weights.take(f"{name}.post_attention_layernorm.weight", size)
-        heads = {"q": self._num_heads, "k": self._num_kv_heads, "v": self._num_kv_heads}
         # One product instead of three, and one instead of two: they share their input.
-        projections = {f"{name}.self_attn.{part}_proj": count * head_dim for part, count in heads.items()}
+        projections = {
+            f"{name}.self_attn.{part}_proj": count * head_dim for part, count in zip("qkv", num_heads, strict=True)
+        }
         self._qkv = Linear.read(weights, projections, size, bias=False, scale=attention_norm)
         self._norm_rotary = QkNormRotary.read(
-            weights, f"{name}.self_attn", (self._num_heads, self._num_kv_heads), head_dim, config.rms_norm_eps, rotary
+            weights, f"{name}.self_attn", num_heads[:2], head_dim, config.rms_norm_eps, rotary
         )
-        self._project = Linear.read(weights, {f"{name}.self_attn.o_proj": size}, self._num_heads * head_dim, bias=False)
+        self._attention = RotaryAttention(attention, self._qkv, self._norm_rotary, num_heads, causal=config.causal)
+        self._project = Linear.read(weights, {f"{name}.self_attn.o_proj": size}, num_heads[0] * head_dim, bias=False)
         gate, up = (weights.take(f"{name}.mlp.{part}_proj.weight", inner, size) for part in ("gate", "up"))
         self._gate_up = GateUp(gate, up, mlp_norm)
         self._down = Linear.read(weights, {f"{name}.mlp.down_proj": size}, inner, bias=False)
@@ -163,8 +162,7 @@ class Qwen3Layer:
         wanted: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Change the residual [T, D] in place and return it, or only the wanted rows, brought up to date."""
-        heads = self._norm_rotary.project(rms_norm(residual, None, self._eps), self._qkv, position_ids)
-        attended = self._attend(heads, metadata)
+        attended = self._attention(rms_norm(residual, None, self._eps), position_ids, metadata)
         if wanted is not None:  # once attention is done, tokens do not mix
             attended, residual = attended[wanted], residual[wanted]
         self._project.add_product_to(residual, attended)
@@ -178,12 +176,6 @@ class Qwen3Layer:
         from lazuli.fused_linear import linear_add, norm_gate_up
 
         heads = self._norm_rotary.fused(stream, self._qkv, position_ids, workspace)
-        stream = linear_add(self._attend(heads, metadata), self._project.weight, stream, workspace)
+        stream = linear_add(self._attention.attend(heads, metadata), self._project.weight, stream, workspace)
         inner = norm_gate_up(stream, self._gate_up.linear.weight, self._eps, workspace)
         return linear_add(inner, self._down.weight, stream, workspace)
-
-    def _attend(self, heads: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
-        """[T, (H + 2 K) head_dim] of queries, keys and values to [T, H head_dim]."""
-        sizes = (self._num_heads, self._num_kv_heads, self._num_kv_heads)
-        query, key, value = heads.unflatten(1, (-1, self._head_dim)).split(sizes, dim=1)
-        return self._attention.forward(query, key, value, metadata, causal=self._causal).flatten(1)

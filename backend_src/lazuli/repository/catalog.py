@@ -4,7 +4,7 @@ Takes a folder; returns a record for each model, also of one that is broken. Cha
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,6 +64,19 @@ def parameters_of(name: str, repositories: Sequence[Path]) -> dict[str, str]:
             if model.name == name:
                 return _parameters(repository, [folder for folder in model.folders() if folder in folders])
     raise RepositoryError(f"name: there is no model {name!r} in {', '.join(map(str, repositories))}")
+
+
+def configs_of(parameters: Mapping[str, str]) -> tuple[EngineConfig, TokenizerConfig]:
+    """The parameters of all parts, each with the part that knows it.
+
+    Raises:
+        ConfigError: If one has a value that it cannot have.
+    """
+    engine, tokenizer = (
+        {name: value for name, value in parameters.items() if name in config.__dataclass_fields__}
+        for config in (EngineConfig, TokenizerConfig)
+    )
+    return EngineConfig.from_parameters(engine), TokenizerConfig.from_parameters(tokenizer)
 
 
 def folders_of(repository: Path, name: str) -> list[str]:
@@ -130,5 +143,4 @@ def _look_into(entry: Entry, parameters: dict[str, str]) -> None:
     find_weight_files(checkpoint.path)
     if not (checkpoint.path / "tokenizer.json").is_file():
         raise RepositoryError(f"checkpoint: {checkpoint.path / 'tokenizer.json'} is missing")
-    for config in (EngineConfig, TokenizerConfig):
-        config.from_parameters({key: text for key, text in parameters.items() if key in config.__dataclass_fields__})
+    configs_of(parameters)

@@ -99,9 +99,10 @@ def check_architecture(checkpoint: Checkpoint) -> int:
         RepositoryError: If the engine is not installed.
     """
     _need_engine()
+    from lazuli.dense import dense_dimension
     from lazuli.models.registry import read_shape
 
-    return read_shape(checkpoint).hidden_size
+    return dense_dimension(checkpoint, read_shape(checkpoint).hidden_size)
 
 
 def _check_tokenizer(config: TokenizerConfig) -> int:
@@ -119,9 +120,12 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     """Build the model out of shapes, which tells of every tensor that is missing, left over or of a wrong size."""
     import torch
 
+    from lazuli.dense import load_dense
     from lazuli.models.registry import load_model
 
-    load_model(checkpoint, cast(Any, None), torch.device("meta"), torch.float32)
+    nowhere = torch.device("meta")
+    model = load_model(checkpoint, cast(Any, None), nowhere, torch.float32)
+    load_dense(checkpoint, model.shape.hidden_size, nowhere)
 
 
 def _architecture(checkpoint: Checkpoint) -> str:

@@ -92,7 +92,7 @@ class Candidate:
 
     def _read(self) -> tuple[EngineConfig, TokenizerConfig]:
         from lazuli.launch.repository import find_repositories
-        from lazuli.repository.catalog import parameters_of
+        from lazuli.repository.catalog import configs_of, parameters_of
         from lazuli.repository.errors import RepositoryError
 
         try:
@@ -103,8 +103,4 @@ class Candidate:
             except ConfigError as other:
                 raise ConfigError(f"{error}; {other}") from None
             return EngineConfig(checkpoint=self.model), TokenizerConfig(checkpoint=self.model)
-        engine, tokenizer = (
-            {name: value for name, value in values.items() if name in config.__dataclass_fields__}
-            for config in (EngineConfig, TokenizerConfig)
-        )
-        return EngineConfig.from_parameters(engine), TokenizerConfig.from_parameters(tokenizer)
+        return configs_of(values)

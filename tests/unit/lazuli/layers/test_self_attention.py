@@ -25,19 +25,19 @@ def rotated(heads):
     return torch.cat([turned.real, turned.imag], dim=-1)
 
 
-@pytest.mark.parametrize("window", [None, 5])
-def test_queries_and_keys_are_rotated_and_values_are_not(window):
+@pytest.mark.parametrize(("window", "causal"), [(None, False), (5, False), (None, True)])
+def test_queries_and_keys_are_rotated_and_values_are_not(window, causal):
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn((HEADS + 2 * KEY_HEADS) * HEAD_DIM, SIZE, generator=generator)
     tokens = torch.randn(LENGTH, SIZE, generator=generator)
     rotary = Rotary(HEADS + KEY_HEADS, HEAD_DIM, RotaryTable(HEAD_DIM, 50.0, 64, torch.device("cpu")))
     backend = Recorder()
-    attend = RotaryAttention(backend, Linear(weight), rotary, (HEADS, KEY_HEADS, KEY_HEADS), window)
+    attend = RotaryAttention(backend, Linear(weight), rotary, (HEADS, KEY_HEADS, KEY_HEADS), window, causal=causal)
     cu_seqlens = np.array([0, LENGTH], dtype=np.int32)
     metadata = AttentionMetadata(torch.from_numpy(cu_seqlens), cu_seqlens, LENGTH)
     output = attend(tokens, torch.arange(LENGTH, dtype=torch.int32), metadata)
     assert output.shape == (LENGTH, HEADS * HEAD_DIM)
-    assert backend.options == {"window": window}
+    assert backend.options == {"window": window, "causal": causal}
     query, key, value = (tokens @ weight.T).unflatten(1, (-1, HEAD_DIM)).split((HEADS, KEY_HEADS, KEY_HEADS), dim=1)
     for mine, expected in zip(backend.heads, (rotated(query), rotated(key), value), strict=True):
         torch.testing.assert_close(mine, expected)

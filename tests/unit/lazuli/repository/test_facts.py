@@ -26,6 +26,24 @@ def test_what_a_checkpoint_says(checkpoint):
     assert facts.weights.num_parameters == sum(tensor.numel() for tensor in tensors.values())
 
 
+def test_dense_modules_decide_the_dimension_and_are_checked_too(checkpoint):
+    folder = checkpoint / "3_Dense"
+    folder.mkdir()
+    modules = json.loads((checkpoint / "modules.json").read_text())
+    modules.insert(-1, {"type": "sentence_transformers.models.Dense", "path": folder.name})
+    (checkpoint / "modules.json").write_text(json.dumps(modules))
+    identity = "torch.nn.modules.linear.Identity"
+    config = {"in_features": 32, "out_features": 8, "bias": False, "activation_function": identity}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RepositoryError, match=r"3_Dense.*missing"):
+        examined(checkpoint)
+    save_file({"linear.weight": torch.zeros(8, 32)}, str(folder / "model.safetensors"))
+    assert examined(checkpoint).dimension == 8
+    change(folder / "config.json", in_features=31)
+    with pytest.raises(RepositoryError, match="in_features: 31, but 32 come in"):
+        check_small_files(checkpoint)
+
+
 def test_parameters_come_before_the_checkpoint(checkpoint):
     tokenizer = {"max_seq_length": "16", "prompts": '{"title": "w2 "}', "default_prompt_name": "title"}
     facts = examined(checkpoint, tokenizer, {"pooling": "cls"})
