@@ -119,7 +119,8 @@ class TextTokenizer:
         ]
 
     def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        if len(texts) == 1 or sum(map(len, texts)) < self.encoder.chars_for_threads:
+        few = self.encoder.chars_for_threads
+        if few is None or len(texts) == 1 or sum(map(len, texts)) < few:
             return self.encoder.encode(texts)
         # More pieces than threads, as some texts are longer than others.
         size = -(-len(texts) // (4 * self.threads))
