@@ -21,8 +21,10 @@ import lazuli
 from lazuli.allocator import keep_memory
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig, TokenizerConfig
-from lazuli.engine import Engine, choose_device
+from lazuli.device import choose_device
+from lazuli.engine import Engine
 from lazuli.options import RequestOptions
+from lazuli.outputs.dense import DenseModel
 from lazuli.request import Sequence as TokenSequence
 from lazuli.request import UnaryRequest
 from lazuli.scheduler import Scheduler
@@ -57,7 +59,7 @@ def _cut(rows: list[np.ndarray], token_budget: int) -> list[list[TokenSequence]]
     scheduler = Scheduler(
         token_budget=token_budget, max_sequences=512, max_queued_tokens=2**62, max_waiting_tokens=2**62
     )
-    scheduler.submit(UnaryRequest(rows, RequestOptions(), normalize=True, sender=None))
+    scheduler.submit(UnaryRequest(rows, DenseModel(1, True).choose(RequestOptions()), sender=None))
     scheduler.close()
     return list(iter(scheduler.next_batch, []))
 

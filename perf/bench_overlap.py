@@ -28,7 +28,7 @@ from lazuli.batch import RaggedBatch
 from lazuli.config import EngineConfig
 from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions
-from lazuli.request import EmbeddingPart
+from lazuli.request import Part
 from lazuli.service import EmbeddingService
 from measurement import RESULTS, Measurement, write
 
@@ -52,10 +52,10 @@ class _Sender:
         self.lengths = lengths
         self.start = time.perf_counter()
 
-    def prepare(self, part: EmbeddingPart) -> None:
+    def prepare(self, part: Part) -> None:
         """Nothing to get ready."""
 
-    def send(self, part: EmbeddingPart, *, final: bool) -> None:
+    def send(self, part: Part, *, final: bool) -> None:
         """An answer of one part; the vectors are thrown away."""
         self._answered.put((self, None))
 

@@ -3,7 +3,7 @@
 import threading
 
 from lazuli.errors import LazuliError
-from lazuli.request import EmbeddingPart
+from lazuli.request import Part
 
 
 class Waiter:
@@ -14,10 +14,10 @@ class Waiter:
         self._done = threading.Event()
         self._error: LazuliError | Exception | None = None
 
-    def prepare(self, part: EmbeddingPart) -> None:
+    def prepare(self, part: Part) -> None:
         """Nothing is to be prepared."""
 
-    def send(self, part: EmbeddingPart, *, final: bool) -> None:
+    def send(self, part: Part, *, final: bool) -> None:
         """An answer of one part."""
         self._done.set()
 

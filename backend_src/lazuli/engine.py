@@ -1,6 +1,7 @@
 """The engine: a checkpoint on a device, stepped one ragged batch at a time.
 
-Takes batches of token ids, returns lazy vectors. Knows nothing of requests, queues or Triton.
+Takes batches of token ids, returns lazy vectors; other programs take sequences with what their requests want of them.
+Knows nothing of queues or Triton.
 """
 
 import logging
@@ -13,25 +14,33 @@ import numpy as np
 import torch
 
 from lazuli import __version__
-from lazuli.attention.select import select_attention
 from lazuli.batch import RaggedBatch
 from lazuli.buckets import BucketTable
 from lazuli.cache_folder import find_cache_folder, keep_compiled_kernels
-from lazuli.checkpoint import Checkpoint, load_checkpoint
+from lazuli.checkpoint import load_checkpoint
 from lazuli.config import EngineConfig
+from lazuli.context.stepper import SpanStepper
 from lazuli.cpu import CpuStepper
 from lazuli.cuda import CudaStepper
-from lazuli.dense import load_dense
-from lazuli.encoder import Encoder
-from lazuli.errors import ConfigError
+from lazuli.engine_parts import choose_program, load_encoder, read_dense_model, read_head, read_token_heads
 from lazuli.graph import GraphCache, GraphCounters
 from lazuli.graph_keeper import GraphKeeper
 from lazuli.graph_profile import ProfileFile
+from lazuli.heads.task import CONTEXT
 from lazuli.lazy_tensor import LazyTensor
-from lazuli.models.registry import load_model, read_attention_shape
-from lazuli.precision import choose_cpu_dtype
+from lazuli.outputs.dense import DenseForm
+from lazuli.outputs.finish import Finish
+from lazuli.precision import check_finite, check_float16
 from lazuli.recorder import CapturedGraph
+from lazuli.reply import LazyRows
+from lazuli.request import VECTORS, Sequence
 from lazuli.token_input import TokenLimits
+from lazuli.tokenwise.answer_model import AnswerModel
+from lazuli.tokenwise.form import TokenForm
+from lazuli.tokenwise.pair_program import PairProgram
+from lazuli.tokenwise.probe import run_pairs, run_tokens
+from lazuli.tokenwise.request import PAIRS, TOKENS
+from lazuli.tokenwise.token_program import TokenProgram
 
 _log = logging.getLogger(__name__)
 
@@ -59,18 +68,33 @@ class Engine:
         """
         self.checkpoint = load_checkpoint(config.checkpoint)
         self.device = device
+        self._is_float16 = config.dtype == "float16"
+        if self._is_float16:
+            check_float16(self.checkpoint.architecture)
         if device.type == "cuda":
             keep_compiled_kernels(find_cache_folder(config.cache_dir))
         self.token_budget = config.token_budget or _default_budget(device)
         self._max_batch_sequences = config.max_batch_sequences
-        self._encoder = _load_encoder(config, self.checkpoint, device)
+        self.head = read_head(config, self.checkpoint)
+        self._encoder = load_encoder(config, self.checkpoint, self.head, device)
         shape = self._encoder.shape
+        self._heads = read_token_heads(config, self.checkpoint, self.head, shape, device)
         self.dimension = self._encoder.dimension
+        self.dense_model = read_dense_model(config, self.checkpoint, self.head, self.dimension)
+        self._encoder.quantizer = self.dense_model.quantizer(device)
+        self.num_segments = shape.num_segments
         self.limits = TokenLimits(shape.vocab_size, min(shape.max_positions, self.checkpoint.max_positions))
         # Whoever uses the stepper holds the turn. A capture lets it go, so only one may, who took the idle turn before.
         self._idle_turn = threading.Lock()
         self._turn = threading.Lock()
         self._keeper: GraphKeeper | None = None
+        self.answers = AnswerModel(self._heads.facts, self.dense_model)
+        # What most of its batches are run by.
+        self.program = choose_program(config, self.head, self._heads)
+        self._programs: dict[str, TokenProgram | PairProgram] = {
+            TOKENS: TokenProgram(self._encoder, self._heads),
+            PAIRS: PairProgram(self._encoder, self._heads),
+        }
         self._stepper = self._make_stepper(config)
 
     def step(self, batch: RaggedBatch) -> LazyTensor:
@@ -82,19 +106,53 @@ class Engine:
         with self._turn:
             return self._stepper.step(batch)
 
+    def run(self, program: str, sequences: SequenceOf[Sequence]) -> tuple[LazyRows, SequenceOf[Sequence]]:
+        """Queue the forward pass of another program than that of vectors.
+
+        Args:
+            program: `tokens` or `pairs`.
+            sequences: One batch.
+
+        Returns:
+            What it computes, which may still be on its way, and the sequences in its order.
+        """
+        assert not isinstance(self._stepper, SpanStepper), "a task of its own, which has no such requests"
+        with self._turn:
+            return self._programs[program].step(sequences, self._stepper)
+
     def warm_up(self) -> None:
-        """Run batches of several sizes, so that the first request finds kernels, graphs and buffers ready."""
+        """Run batches of several sizes, so that the first request finds kernels, graphs and buffers ready.
+
+        Raises:
+            ConfigError: If the model overflows in float16.
+        """
         if self._keeper is not None:
             with self._idle_turn, self._turn:
                 self._keeper.start()
         full = [(length,) * (self.token_budget // length) for length in _FULL_WARM_UP]
-        for lengths in (*_WARM_UP_LENGTHS, *(full if self._keeper is not None else ())):
+        # Where batches would run as graphs, a large one still runs eagerly; documents always do.
+        eager = self._keeper is not None or (self.device.type == "cuda" and isinstance(self._stepper, SpanStepper))
+        for lengths in (*_WARM_UP_LENGTHS, *(full if eager else ())):
             chosen = lengths[: self._max_batch_sequences]
             fitting = [min(length, self.limits.max_positions) for length in chosen]
             if fitting:
-                self.embed_ids([np.ones(length, dtype=np.int32) for length in fitting])
+                self._run_dummy(fitting)
+        if self._is_float16 and self.program == VECTORS:
+            check_finite(self.embed_ids, self._encoder.shape)
         if isinstance(self._stepper, CudaStepper):
             self._stepper.graphs.hits.clear()  # nobody asked for these
+
+    def _run_dummy(self, lengths: SequenceOf[int]) -> None:
+        """Run a batch of texts of these lengths, and wait."""
+        rows = [np.ones(length, dtype=np.int32) for length in lengths]
+        if self.program == PAIRS:
+            run_pairs(self.run, [(rows[0], row) for row in rows])
+        elif self.program == TOKENS or self._heads:
+            finish = Finish(normalize=True)
+            dense = DenseForm(finish, self.dimension, packed=False) if self._heads.facts.dense else None
+            run_tokens(self.run, rows, TokenForm(self._heads.facts.outputs, dense, is_query=False))
+        if self.program == VECTORS:
+            self.embed_ids(rows)
 
     def use_idle_time(self, *, quiet: bool) -> bool:
         """Capture a graph that was asked for, if this is the time for it.
@@ -131,14 +189,16 @@ class Engine:
         Returns:
             [N, D] float32, in the order of `rows`.
         """
-        batch = RaggedBatch.pack(rows, [normalize] * len(rows))
+        batch = RaggedBatch.pack(rows, [Finish(normalize).code] * len(rows))
         vectors = self.step(batch).result()
         self.use_idle_time(quiet=True)
         ordered = np.empty_like(vectors)
         ordered[batch.order] = vectors
         return ordered
 
-    def _make_stepper(self, config: EngineConfig) -> CpuStepper | CudaStepper:
+    def _make_stepper(self, config: EngineConfig) -> CpuStepper | CudaStepper | SpanStepper:
+        if config.task == CONTEXT:
+            return SpanStepper(self._encoder, self.device)
         if self.device.type == "cpu":
             return CpuStepper(self._encoder)
         max_positions = self.limits.max_positions
@@ -149,12 +209,18 @@ class Engine:
             max_seqlen=max_positions,
             by_longest=attention is not None and attention.grid_by_longest,
         )
-        capture = config.graph_capture if self._encoder.capturable else "off"
+        capture = config.graph_capture if self._encoder.capturable and self.program == VECTORS else "off"
         graphs: GraphCache[CapturedGraph] = GraphCache(
             table, capture=capture, max_graphs=config.max_graphs, max_bytes=config.graph_memory_mb << 20
         )
-        max_tokens = max(self.token_budget, max_positions, table.max_tokens)
-        stepper = CudaStepper(self._encoder, self.device, graphs, max_tokens, config.max_batch_sequences, self._turn)
+        # A pair that is longer than the budget runs alone, and has two texts.
+        longest = 2 * max_positions if self.program == PAIRS else max_positions
+        max_tokens = max(self.token_budget, longest, table.max_tokens)
+        multi = self._heads.facts.multi
+        if multi is not None and multi.expansion is not None:  # which the budget does not count
+            max_tokens += config.max_batch_sequences * multi.expansion.length
+        max_sequences = max(config.max_batch_sequences, 2 if self.program == PAIRS else 1)
+        stepper = CudaStepper(self._encoder, self.device, graphs, max_tokens, max_sequences, self._turn)
         if capture != "off":
             self._keeper = GraphKeeper(
                 stepper,
@@ -170,6 +236,7 @@ class Engine:
         attention = self._encoder.attention
         return self.checkpoint.path.name, {
             "checkpoint": self.checkpoint.model,
+            "task": config.task,
             "pooling": config.pooling or self.checkpoint.pooling,
             "dtype": config.dtype,
             "attention": attention.describe() if attention is not None else None,
@@ -181,49 +248,5 @@ class Engine:
         }
 
 
-def choose_device(name: str | None, gpu_index: int | None) -> torch.device:
-    """The device to run on.
-
-    Args:
-        name: `cpu`, `cuda`, `cuda:N`, or None for auto.
-        gpu_index: The GPU that Triton gave to the instance, or None.
-
-    Raises:
-        ConfigError: If a GPU is asked for and there is none, or the name is malformed.
-    """
-    available = torch.cuda.is_available()
-    if name is None:
-        name = f"cuda:{gpu_index or 0}" if available else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, cuda:N")
-    if device.type == "cpu":
-        return device
-    index = device.index if device.index is not None else gpu_index or 0
-    if not available or index >= torch.cuda.device_count():
-        raise ConfigError(f"device: {name!r} is asked for, but torch sees {torch.cuda.device_count()} GPUs")
-    return torch.device("cuda", index)
-
-
 def _default_budget(device: torch.device) -> int:
     return _CPU_TOKEN_BUDGET if device.type == "cpu" else _GPU_TOKEN_BUDGET
-
-
-def _load_encoder(config: EngineConfig, checkpoint: Checkpoint, device: torch.device) -> Encoder:
-    pooling = config.pooling or checkpoint.pooling
-
-    def load(dtype: torch.dtype) -> Encoder:
-        attention = select_attention(config.attention, device, dtype, read_attention_shape(checkpoint))
-        model = load_model(checkpoint, attention, device, dtype)
-        dense = load_dense(checkpoint, model.shape.hidden_size, device)
-        return Encoder(model, pooling, capturable=attention.capturable, attention=attention, dense=dense)
-
-    if device.type == "cuda":
-        with torch.cuda.device(device):  # libraries ask for the current one
-            return load(getattr(torch, config.dtype or "bfloat16"))
-    if config.dtype is not None:
-        return load(getattr(torch, config.dtype))
-    return choose_cpu_dtype(load)

@@ -7,7 +7,7 @@ LazuliError                INTERNAL
 ├── OverloadedError        UNAVAILABLE   too much waits already; send the request elsewhere or later
 ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
 ├── ReplyError             UNAVAILABLE   the answer could not be sent; send the request again later
-├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row
+├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row, or what float16 cannot hold
 └── DeviceError            INTERNAL      the device failed or ran out of memory
 """
 
@@ -55,7 +55,7 @@ class ReplyError(LazuliError):
 
 
 class NonFiniteError(LazuliError):
-    """The model computed a vector that holds NaN or Inf."""
+    """The model computed a vector that holds NaN or Inf, or a value that the type asked for cannot hold."""
 
 
 class DeviceError(LazuliError):

@@ -49,11 +49,11 @@ class InputBuffer:
             cu_seqlens: [B + 1] int32 of the batch, on the host.
             sizes: Of the tensors.
         """
-        ids, positions, device_cu_seqlens, normalize = self._views(sizes)
+        ids, positions, device_cu_seqlens, finish = self._views(sizes)
         padded = np.full(sizes.num_sequences + 1, cu_seqlens[-1], dtype=np.int32)
         padded[: len(cu_seqlens)] = cu_seqlens
         attention = AttentionMetadata(device_cu_seqlens, padded, sizes.max_seqlen, sizes.num_tokens)
-        return EncoderInputs(ids, positions, attention, normalize)
+        return EncoderInputs(ids, positions, attention, finish)
 
     def _make_views(self, sizes: Bucket) -> tuple[torch.Tensor, ...]:
         buffer = self._device_buffer[: count_inputs(sizes.num_tokens, sizes.num_sequences)]
@@ -61,35 +61,35 @@ class InputBuffer:
 
 
 def count_inputs(num_tokens: int, num_sequences: int) -> int:
-    """int32 numbers of a batch: ids, positions, cu_seqlens, normalise flags."""
+    """int32 numbers of a batch: ids, positions, cu_seqlens, finish codes."""
     return 2 * _aligned(num_tokens) + _aligned(num_sequences + 1) + num_sequences
 
 
 def fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
     """Write a batch into an int32 buffer, padded to `sizes`: id 0 for tokens, empty for sequences."""
-    ids, positions, cu_seqlens, normalize = (buffer[part] for part in _parts(sizes))
+    ids, positions, cu_seqlens, finish = (buffer[part] for part in _parts(sizes))
     tokens, sequences = batch.num_tokens, batch.num_sequences
     ids[:tokens] = batch.input_ids
     positions[:tokens] = batch.position_ids
     cu_seqlens[: sequences + 1] = batch.cu_seqlens
-    normalize[:sequences] = batch.normalize
+    finish[:sequences] = batch.finish
     if tokens < sizes.num_tokens:
         ids[tokens:] = 0
         positions[tokens:] = 0
     if sequences < sizes.num_sequences:
         cu_seqlens[sequences + 1 :] = tokens
-        normalize[sequences:] = 0
+        finish[sequences:] = 0
 
 
 @lru_cache(_REMEMBERED)
 def _parts(sizes: Bucket) -> tuple[slice, slice, slice, slice]:
-    """Where ids, positions, cu_seqlens and flags lie."""
+    """Where ids, positions, cu_seqlens and finish codes lie."""
     begin, parts = 0, []
     for length in (sizes.num_tokens, sizes.num_tokens, sizes.num_sequences + 1, sizes.num_sequences):
         parts.append(slice(begin, begin + length))
         begin += _aligned(length)
-    ids, positions, cu_seqlens, flags = parts
-    return ids, positions, cu_seqlens, flags
+    ids, positions, cu_seqlens, finish = parts
+    return ids, positions, cu_seqlens, finish
 
 
 def _aligned(length: int) -> int:

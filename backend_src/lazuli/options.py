@@ -1,19 +1,26 @@
 """The options that travel with a request as Triton request parameters.
 
-Takes the JSON text that Triton's Python backend hands over, returns a `RequestOptions`. Every model of an ensemble
+Takes the JSON text that Triton's Python backend hands over, returns the options of a task. Every model of an ensemble
 sees the parameters of the whole, so each parses all of them and uses its own.
 """
 
 import json
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self, cast
 
 from lazuli.errors import OptionError
 
-TRUNCATIONS = ("none", "end", "start")
+TRUNCATIONS = ("none", "end", "start", "split")
 INPUT_TYPES = ("query", "document")
-_CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES}
+# Encodings of dense vectors; a request can have one of them.
+ENCODINGS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
+OUTPUTS = (*ENCODINGS, "sparse", "multi")
+_ALIASES = {"dense": "float32"}
+ACTIVATIONS = ("sigmoid", "none")
+HYBRID = "hybrid"
+METHODS = ("dense", "sparse", "multi", HYBRID)
+_CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES, "activation": ACTIVATIONS, "method": METHODS}
 # Each says what is put before a text.
 _EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 # Set by clients and by the server itself; not ours to judge.
@@ -23,17 +30,35 @@ _LONGEST_KEPT = 1000
 _MOST_SHOWN = 80
 
 
+class Options:
+    """Base of the options of a task: dataclasses whose fields are the parameters that it knows."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Parse what `pb_utils.InferenceRequest.parameters()` returns.
+
+        Raises:
+            OptionError: If a parameter is unknown or its value is not usable.
+        """
+        kind: Any = cls
+        return cast(Self, _parse_again(kind, text) if len(text) <= _LONGEST_KEPT else _parse(kind, text))
+
+
 @dataclass(frozen=True)
-class RequestOptions:
-    """Options of one request; None means the model's default.
+class RequestOptions(Options):
+    """Options of one request for vectors; None means the model's default.
 
     Attributes:
         prompt_name: Name of a prompt of the checkpoint, put before each text.
         instruction: Free text, put before each text by the model's instruction template.
         input_type: `query` or `document`: the prompt that the checkpoint has for those, if it has one.
-        truncate: What happens to a text that is too long: `none` is an error, `end` and `start` cut there.
+        truncate: What happens to a text that is too long: `none` is an error, `end` and `start` cut there, `split`
+            takes the mean of the vectors of overlapping chunks.
+        overlap: Tokens that a chunk has in common with the one before; only with `split`.
         dimensions: Keep this many leading dimensions (then normalise).
         normalize: Whether vectors are scaled to unit length.
+        output: What the answer holds, of `OUTPUTS`; at most one encoding of dense vectors. Empty: what the model has.
+        force_dimensions: Cut vectors of a model, too, that was not trained for it.
     """
 
     prompt_name: str | None = None
@@ -42,15 +67,18 @@ class RequestOptions:
     dimensions: int | None = None
     normalize: bool | None = None
     input_type: str | None = None
+    output: tuple[str, ...] = ()
+    force_dimensions: bool = False
+    overlap: int | None = None
 
-    @classmethod
-    def from_json(cls, text: str) -> "RequestOptions":
-        """Parse what `pb_utils.InferenceRequest.parameters()` returns.
+    def __post_init__(self) -> None:
+        if self.overlap is not None and self.truncate != "split":
+            raise OptionError('overlap: only with truncate="split"')
 
-        Raises:
-            OptionError: If a parameter is unknown or its value is not usable.
-        """
-        return _parse_again(text) if len(text) <= _LONGEST_KEPT else _parse(text)
+    @property
+    def encoding(self) -> str | None:
+        """The encoding of dense vectors, or None if there are to be none."""
+        return next((name for name in self.output if name in ENCODINGS), None)
 
     def check_dimensions(self, limit: int) -> None:
         """Check `dimensions` against the vector length of the model.
@@ -62,9 +90,9 @@ class RequestOptions:
             raise OptionError(f"dimensions: {self.dimensions}, but the model's vectors have {limit}")
 
 
-def _parse(text: str) -> RequestOptions:
+def _parse(kind: type[Any], text: str) -> Any:
     values = json.loads(text) if text else {}
-    known = {field.name for field in fields(RequestOptions)}
+    known = {field.name for field in fields(kind)}
     chosen: dict[str, Any] = {}
     for name, value in values.items():
         if name in known:
@@ -74,7 +102,7 @@ def _parse(text: str) -> RequestOptions:
     given = [name for name in _EXCLUSIVE if name in chosen]
     if len(given) > 1:
         raise OptionError(f"{' and '.join(given)}: only one of them can be given")
-    return RequestOptions(**chosen)
+    return kind(**chosen)
 
 
 _parse_again = lru_cache(maxsize=256)(_parse)
@@ -99,14 +127,43 @@ def _check_dimensions(name: str, value: Any) -> int:
     return value
 
 
+def _check_overlap(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise OptionError(f"{name}: must be an integer from 0 on, got {_show(value)}")
+    return value
+
+
 def _check_bool(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise OptionError(f"{name}: must be true or false, got {_show(value)}")
     return value
 
 
+def _check_output(name: str, value: Any) -> tuple[str, ...]:
+    """The outputs of a list with commas."""
+    names = [part.strip() for part in _check_text(name, value).split(",")]
+    chosen = tuple(dict.fromkeys(_ALIASES.get(part, part) for part in names))
+    if not set(chosen) <= set(OUTPUTS):
+        known = ", ".join((*_ALIASES, *OUTPUTS))
+        raise OptionError(f"{name}: must be one of {known}, or several with commas between, got {_show(value)}")
+    encodings = [part for part in chosen if part in ENCODINGS]
+    if len(encodings) > 1:
+        raise OptionError(f"{name}: {' and '.join(encodings)}: only one of them can be given")
+    return chosen
+
+
 def _show(value: Any) -> str:
     return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def refuse_split(truncate: str) -> None:
+    """Refuse what only vectors can be asked for.
+
+    Raises:
+        OptionError: If texts are to be split.
+    """
+    if truncate == "split":
+        raise OptionError('truncate: "split" is for vectors only; this model takes none, end and start')
 
 
 def shorten(text: str) -> str:
@@ -125,4 +182,11 @@ _CHECKS = {
     "input_type": _check_choice,
     "dimensions": _check_dimensions,
     "normalize": _check_bool,
+    "output": _check_output,
+    "force_dimensions": _check_bool,
+    "overlap": _check_overlap,
+    "activation": _check_choice,
+    "method": _check_choice,
+    "weights": _check_text,
+    "labels": _check_bool,
 }

@@ -5,25 +5,33 @@ fixed order, so that its vector does not depend on what shares the batch.
 """
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+
+from lazuli.outputs.finish import finish
+from lazuli.outputs.quantize import Quantizer
 
 MODES = ("mean", "cls", "last")
 
 
-def pool_normalized(
-    hidden: torch.Tensor, cu_seqlens: torch.Tensor, mode: str, chosen: torch.Tensor, max_seqlen: int
+def pool_and_finish(
+    hidden: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    mode: str,
+    codes: torch.Tensor,
+    max_seqlen: int,
+    quantizer: Quantizer,
 ) -> torch.Tensor:
-    """Reduce each sequence to one vector and scale the chosen ones to unit length. Does not synchronise.
+    """Reduce each sequence to one vector, and do with it what its code says. Does not synchronise a GPU.
 
     Args:
         hidden: As in `pool`.
         cu_seqlens: As in `pool`.
         mode: As in `pool`.
-        chosen: [B] int32 or bool, same device; zero leaves a vector as it is.
+        codes: [B] int32, same device: see `lazuli.outputs.finish`.
         max_seqlen: An upper bound for the longest sequence.
+        quantizer: Of the model.
 
     Returns:
-        [B, D] float32.
+        [B, D] float32: see `lazuli.outputs.finish`.
 
     Raises:
         ValueError: If the mode is unknown.
@@ -31,8 +39,8 @@ def pool_normalized(
     if hidden.is_cuda and mode in MODES:
         from lazuli.triton_kernels import pooling
 
-        return pooling.pool(hidden, cu_seqlens, mode, chosen, max_seqlen)
-    return normalize(pool(hidden, cu_seqlens, mode), chosen)
+        return pooling.pool(hidden, cu_seqlens, mode, codes, max_seqlen, quantizer)
+    return finish(pool(hidden, cu_seqlens, mode), codes, quantizer)
 
 
 def pooled_tokens(cu_seqlens: torch.Tensor, mode: str) -> torch.Tensor | None:
@@ -75,21 +83,3 @@ def pool(hidden: torch.Tensor, cu_seqlens: torch.Tensor, mode: str) -> torch.Ten
     if mode == "last":
         return hidden[(ends - 1).clamp(min=0)].float()
     raise ValueError(f"unknown pooling {mode!r}")
-
-
-def normalize(vectors: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Scale the chosen rows to unit length. Does not synchronise.
-
-    Args:
-        vectors: [B, D].
-        chosen: [B] int32 or bool, same device; zero leaves a vector as it is.
-
-    Returns:
-        [B, D] float32.
-    """
-    if vectors.is_cuda:
-        from lazuli.triton_kernels import pooling
-
-        return pooling.normalize(vectors, chosen)
-    exact = vectors.float()
-    return torch.where((chosen != 0).unsqueeze(1), F.normalize(exact, dim=1), exact)

@@ -18,6 +18,8 @@ from lazuli.encoder import Encoder, EncoderInputs
 _MOST_OWN_BYTES = 64 << 20
 # Small batches also take memory that does not grow with them.
 _TYPICAL_TOKENS = 1024
+# What torch adds to a pool at once, for a tensor of 1 to 10 MB.
+_SEGMENT_BYTES = 20 << 20
 
 
 @dataclass(frozen=True)
@@ -116,5 +118,6 @@ class GraphRecorder:
         self._bytes_per_token = max(self._bytes_per_token, taken / max(num_tokens, _TYPICAL_TOKENS))
 
     def expected_pool_bytes(self, num_tokens: int) -> int:
-        """What the pool would have after the capture of a batch of so many tokens."""
-        return self._kept_bytes + max(self._own_pool_bytes, int(self._bytes_per_token * num_tokens))
+        """What the pool would have at most after the capture of a batch of so many tokens."""
+        growth = int(self._bytes_per_token * num_tokens) - self._own_pool_bytes
+        return self.pool_bytes + (max(growth, _SEGMENT_BYTES) if growth > 0 else 0)

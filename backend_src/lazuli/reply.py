@@ -11,17 +11,26 @@ import queue
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from typing import Any, Protocol
 
 import numpy as np
 
 from lazuli.errors import DeviceError, LazuliError, ReplyError
-from lazuli.lazy_tensor import LazyTensor
-from lazuli.request import EmbedRequest, Sequence
+from lazuli.request import Request, Sequence
 
 _log = logging.getLogger(__name__)
 _Task = Callable[[], None]
+
+
+class LazyRows(Protocol):
+    """What was computed of the sequences of a batch, or will be."""
+
+    def result(self) -> Any:
+        """Wait, and return what can be indexed by places in the batch. Called exactly once."""
+
+
 # A request with its rows, ascending, and their places in the batch.
-_Group = tuple[EmbedRequest, np.ndarray, np.ndarray]
+_Group = tuple[Request, np.ndarray, np.ndarray]
 
 
 class ReplyPool:
@@ -37,17 +46,17 @@ class ReplyPool:
         for thread in self._threads:
             thread.start()
 
-    def expect(self, result: LazyTensor, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
+    def expect(self, result: LazyRows, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
         """Wait for a batch in the background and deliver its vectors.
 
         Args:
-            result: [B, D].
+            result: [B, D], or what another program computes.
             sequences: The B sequences in the same order.
             on_arrival: Called once the device is done with the batch, before anything is sent.
         """
         self._tasks.put(lambda: self.receive(result, sequences, on_arrival))
 
-    def receive(self, result: LazyTensor, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
+    def receive(self, result: LazyRows, sequences: SequenceOf[Sequence], on_arrival: Callable[[], None]) -> None:
         """Wait for a batch in the calling thread, which delivers to the first of its requests.
 
         While the device works, that answer is prepared; those of the others would keep the interpreter from whoever
@@ -73,7 +82,7 @@ class ReplyPool:
             self._tasks.put(task)
         tasks[0]()
 
-    def fail(self, request: EmbedRequest, error: LazuliError) -> None:
+    def fail(self, request: Request, error: LazuliError) -> None:
         """Fail a request in the background."""
         self._tasks.put(lambda: request.fail(error))
 
@@ -99,14 +108,14 @@ class ReplyPool:
                 self._tasks.task_done()
 
 
-def _prepare(request: EmbedRequest) -> None:
+def _prepare(request: Request) -> None:
     try:
         request.prepare()
     except Exception:  # the answer can do without, but not without what follows
         _log.exception("an answer could not be prepared")
 
 
-def _delivery(request: EmbedRequest, rows: np.ndarray, vectors: np.ndarray) -> _Task:
+def _delivery(request: Request, rows: np.ndarray, vectors: Any) -> _Task:
     def deliver() -> None:
         try:
             request.deliver(rows, vectors)

@@ -1,39 +1,67 @@
-"""One request on its way through the engine, and how its vectors become its answer.
+"""One request on its way through the engine, and how what is computed of its rows becomes its answer.
 
-Takes rows of token ids, and later their vectors in any order from any thread; hands finished answers to a `Sender`.
-Knows nothing of Triton, devices or batches.
+Takes rows of token ids, and later values of them in any order from any thread; hands finished answers to a `Sender`.
+What an answer holds is the affair of an `AnswerForm`. Knows nothing of Triton, devices or batches.
 """
 
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from lazuli.errors import LazuliError, NonFiniteError, ReplyError
-from lazuli.options import RequestOptions
+from lazuli.errors import LazuliError, ReplyError
 
 _log = logging.getLogger(__name__)
-# Below this norm a vector is left as it is, as torch.nn.functional.normalize does.
-_MIN_NORM = 1e-12
+VECTORS = "vectors"
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingPart:
-    """Vectors of K rows of a request.
+class Part:
+    """What was computed of K rows of a request.
 
     Attributes:
         index: [K] int32, the rows.
-        embedding: [K, D] float32.
         token_count: [K] int32, tokens of each row.
+        outputs: Name of a Triton output to its values, [K, ...].
     """
 
     index: np.ndarray
-    embedding: np.ndarray
     token_count: np.ndarray
+    outputs: Mapping[str, np.ndarray]
+
+
+class AnswerForm(Protocol):
+    """What the answer to a request holds. May serve several requests."""
+
+    @property
+    def finish(self) -> int:
+        """What becomes of each vector on the device: a code of `lazuli.outputs.finish`."""
+
+    def lay_out(self, token_count: np.ndarray) -> dict[str, np.ndarray]:
+        """The outputs of N rows, to be filled.
+
+        Args:
+            token_count: [N] int32, tokens of each row.
+        """
+
+    def read(self, rows: np.ndarray, values: Any) -> dict[str, np.ndarray]:
+        """Outputs out of what the device computed.
+
+        Args:
+            rows: [K] int32, ascending.
+            values: [K, D] float32, or what another program computes; the outputs may look at their memory.
+
+        Returns:
+            Output name to [K, ...], the names and types of `lay_out`.
+
+        Raises:
+            LazuliError: If there is no answer for one of the rows; names it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +72,13 @@ class Sequence:
         request: The request that it belongs to.
         row: Its row there.
         input_ids: [L] int32.
+        spans: [P] int32, the lengths of the pieces that it consists of, if vectors are made of those.
     """
 
-    request: "EmbedRequest"
+    request: "Request"
     row: int
     input_ids: np.ndarray
+    spans: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -57,41 +87,37 @@ class Sequence:
 class Sender(Protocol):
     """Where the answers of one request go."""
 
-    def prepare(self, part: EmbeddingPart) -> None:
-        """Get ready to send this very part, whose vectors will be filled in meanwhile."""
+    def prepare(self, part: Part) -> None:
+        """Get ready to send this very part, whose values will be filled in meanwhile."""
 
-    def send(self, part: EmbeddingPart, *, final: bool) -> None:
-        """Send vectors; nothing may follow a `final` part."""
+    def send(self, part: Part, *, final: bool) -> None:
+        """Send values; nothing may follow a `final` part."""
 
     def send_error(self, error: LazuliError) -> None:
         """Send an error, which ends the request."""
 
 
-class EmbedRequest(ABC):
-    """A request of N rows; answered exactly once, or failed exactly once."""
+class Request(ABC):
+    """A request of N rows; answered exactly once, or failed exactly once.
 
-    def __init__(
-        self,
-        rows: SequenceOf[np.ndarray],
-        options: RequestOptions,
-        normalize: bool,
-        sender: Sender,
-        dimension: int | None = None,
-    ) -> None:
+    Attributes:
+        program: What computes its rows: `vectors`, or one of the programs of an engine. A batch has one program.
+    """
+
+    program = VECTORS
+
+    def __init__(self, rows: SequenceOf[np.ndarray], form: AnswerForm, sender: Sender) -> None:
         """Wrap checked rows.
 
         Args:
             rows: N arrays of token ids, [L] int32 each.
-            options: Of these, `dimensions` and `normalize` count here.
-            normalize: The model's default for `options.normalize`.
-            sender: Where the answer goes.
-            dimension: D of the model; without it nothing can be prepared.
+            form: What the answer holds.
+            sender: Where it goes.
         """
-        self.normalize = normalize if options.normalize is None else options.normalize
+        self.finish = form.finish
         self.sequences = tuple(Sequence(self, row, ids) for row, ids in enumerate(rows))
         self.num_tokens = sum(map(len, rows))
-        self._dimensions = options.dimensions
-        self._width = options.dimensions or dimension
+        self.form = form
         self._sender = sender
         self._remaining = len(rows)
         self._lock = threading.Lock()
@@ -103,29 +129,27 @@ class EmbedRequest(ABC):
         return self._done
 
     def prepare(self) -> None:  # noqa: B027 - not every kind has something to prepare
-        """Do what an answer needs beside its vectors; for the time in which the device computes them."""
+        """Do what an answer needs beside its values; for the time in which the device computes them."""
 
-    def deliver(self, rows: np.ndarray, vectors: np.ndarray) -> None:
-        """Take the vectors of some rows; sends what can be sent.
+    def deliver(self, rows: np.ndarray, values: Any) -> None:
+        """Take what was computed of some rows; sends what can be sent.
 
         Args:
             rows: [K] int32, ascending.
-            vectors: [K, D] float32; not kept after the call.
+            values: [K, D] float32, or what another program computes; the caller must not change them any more.
         """
-        finite = np.isfinite(vectors)
-        if np.count_nonzero(finite) != finite.size:  # sooner than all(), which is a function of Python
-            row = int(rows[np.argmin(finite.all(axis=1))])
-            self.fail(NonFiniteError(f"embedding[{row}]: the model computed NaN or Inf, so there is no usable vector"))
+        try:
+            outputs = self.form.read(rows, values)
+        except LazuliError as error:
+            self.fail(error)
             return
-        # A cut vector of a row that was scaled on the device only needs scaling again.
-        vectors = self._cut(vectors)
         with self._lock:
             if self._done:
                 return
             self._remaining -= len(rows)
             self._done = self._remaining == 0
             try:
-                self._answer(rows, vectors)
+                self._answer(rows, outputs)
             except Exception as error:  # whatever it is, a request without an answer would hang for ever
                 self._done = True
                 _log.exception("an answer could not be sent")
@@ -141,54 +165,45 @@ class EmbedRequest(ABC):
                 self._sender.send_error(error)
 
     @abstractmethod
-    def _answer(self, rows: np.ndarray, vectors: np.ndarray) -> None:
-        """Send or keep vectors. The lock is held, so that the final part cannot overtake another."""
-
-    def _cut(self, vectors: np.ndarray) -> np.ndarray:
-        if self._dimensions is None:
-            return vectors
-        cut = vectors[:, : self._dimensions]
-        if not self.normalize:
-            return np.ascontiguousarray(cut)
-        norms: np.ndarray = np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), _MIN_NORM)
-        scaled: np.ndarray = cut / norms
-        return scaled
+    def _answer(self, rows: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
+        """Send or keep outputs. The lock is held, so that the final part cannot overtake another."""
 
 
-class UnaryRequest(EmbedRequest):
+class UnaryRequest(Request):
     """Answered in one piece once all rows are there."""
 
-    _whole: EmbeddingPart | None = None
+    _whole: Part | None = None
 
     def prepare(self) -> None:
         """Lay out the answer, and let the sender see it."""
         with self._lock:
-            if self._whole is None and self._width is not None and not self._done:
-                self._whole = self._lay_out(self._width)
+            if self._whole is None and not self._done:
+                self._whole = self._lay_out()
                 self._sender.prepare(self._whole)
 
-    def _answer(self, rows: np.ndarray, vectors: np.ndarray) -> None:
+    def _answer(self, rows: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
         if self._whole is None and self._done:  # all rows at once, and nothing was prepared
-            self._whole = EmbeddingPart(rows, vectors, _count_tokens(self.sequences))
+            self._whole = Part(rows, count_tokens(self.sequences), outputs)
         else:
-            self._whole = self._whole or self._lay_out(vectors.shape[1])
-            self._whole.embedding[rows] = vectors
+            self._whole = self._whole or self._lay_out()
+            for name, values in outputs.items():
+                self._whole.outputs[name][rows] = values
         if self._done:
             self._sender.send(self._whole, final=True)
 
-    def _lay_out(self, width: int) -> EmbeddingPart:
-        num_rows = len(self.sequences)
-        embedding = np.empty((num_rows, width), dtype=np.float32)
-        return EmbeddingPart(np.arange(num_rows, dtype=np.int32), embedding, _count_tokens(self.sequences))
+    def _lay_out(self) -> Part:
+        token_count = count_tokens(self.sequences)
+        return Part(np.arange(len(token_count), dtype=np.int32), token_count, self.form.lay_out(token_count))
 
 
-class StreamRequest(EmbedRequest):
+class StreamRequest(Request):
     """Answered in parts, each as soon as its batch is finished."""
 
-    def _answer(self, rows: np.ndarray, vectors: np.ndarray) -> None:
-        token_count = _count_tokens([self.sequences[row] for row in rows])
-        self._sender.send(EmbeddingPart(rows, vectors, token_count), final=self._done)
+    def _answer(self, rows: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
+        token_count = count_tokens([self.sequences[row] for row in rows])
+        self._sender.send(Part(rows, token_count, outputs), final=self._done)
 
 
-def _count_tokens(sequences: SequenceOf[Sequence]) -> np.ndarray:
+def count_tokens(sequences: SequenceOf[Sequence]) -> np.ndarray:
+    """[K] int32, tokens of each."""
     return np.fromiter(map(len, sequences), dtype=np.int32, count=len(sequences))

@@ -16,12 +16,12 @@ from typing import Protocol
 from lazuli.batch import RaggedBatch
 from lazuli.errors import DeviceError, ShuttingDownError
 from lazuli.lazy_tensor import LazyTensor
-from lazuli.reply import ReplyPool
-from lazuli.request import EmbedRequest, Sequence
+from lazuli.reply import LazyRows, ReplyPool
+from lazuli.request import VECTORS, Request, Sequence
 from lazuli.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
-_Take = Callable[[LazyTensor, SequenceOf[Sequence], Callable[[], None]], None]
+_Take = Callable[[LazyRows, SequenceOf[Sequence], Callable[[], None]], None]
 # How often to look whether something that can wait may be done: while there is some, and while there is none. After the
 # longer time without a request, another one is unlikely to come soon.
 _GAP_S = 0.02
@@ -33,6 +33,9 @@ class Stepper(Protocol):
 
     def step(self, batch: RaggedBatch) -> LazyTensor:
         """Queue one forward pass; the result is [B, D] float32."""
+
+    def run(self, program: str, sequences: SequenceOf[Sequence]) -> tuple[LazyRows, SequenceOf[Sequence]]:
+        """Queue a pass of another program; returns its result and the sequences in its order."""
 
     def use_idle_time(self, *, quiet: bool) -> bool:
         """Do a piece of what can wait, beside steps; `quiet`: no request came for a while. Whether there is more."""
@@ -73,7 +76,7 @@ class Runner:
         self._idle_thread = threading.Thread(target=self._use_idle_time, name="lazuli-idle", daemon=True)
         self._idle_thread.start()
 
-    def submit(self, request: EmbedRequest, *, may_step: bool = False, may_wait: bool = False) -> None:
+    def submit(self, request: Request, *, may_step: bool = False, may_wait: bool = False) -> None:
         """Queue a request.
 
         Args:
@@ -138,21 +141,25 @@ class Runner:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""
         self._stepped_at = time.monotonic()
         try:
-            batch = RaggedBatch.pack(
-                [sequence.input_ids for sequence in sequences],
-                [sequence.request.normalize for sequence in sequences],
-            )
-            result = self._engine.step(batch)
+            result, ordered = self._queue(sequences)
         except Exception as error:  # out of memory, or a fault of the model
             num_tokens = sum(map(len, sequences))
             _log.exception("a batch of %d sequences, %d tokens failed", len(sequences), num_tokens)
             reason = str(error)
         else:
             take = take or self._replies.expect
-            take(result, [sequences[row] for row in batch.order], self._slots.release)
+            take(result, ordered, self._slots.release)
             return
         # Only here has the traceback let go of what the pass had allocated.
         self._isolate(sequences, reason)
+
+    def _queue(self, sequences: SequenceOf[Sequence]) -> tuple[LazyRows, SequenceOf[Sequence]]:
+        """Queue one pass; returns its result and the sequences in its order."""
+        program = sequences[0].request.program
+        if program != VECTORS:
+            return self._engine.run(program, sequences)
+        batch = _pack(sequences)
+        return self._engine.step(batch), [sequences[row] for row in batch.order]
 
     def _isolate(self, sequences: SequenceOf[Sequence], reason: str) -> None:
         """Fail a request that was alone in its batch; run those that shared one again, each alone."""
@@ -163,6 +170,15 @@ class Runner:
         for group in groups if len(groups) > 1 else []:
             self._slots.acquire()
             self._step(group)
+
+
+def _pack(sequences: SequenceOf[Sequence]) -> RaggedBatch:
+    batch = RaggedBatch.pack(
+        [sequence.input_ids for sequence in sequences],
+        [sequence.request.finish for sequence in sequences],
+    )
+    spans = [sequence.spans for sequence in sequences if sequence.spans is not None]
+    return batch.with_spans(spans) if spans else batch
 
 
 def _by_request(sequences: SequenceOf[Sequence]) -> list[list[Sequence]]:

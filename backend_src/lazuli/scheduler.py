@@ -6,16 +6,23 @@ a batch grows with its tokens and hardly with its sequences, so tokens are what 
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 
 from lazuli.errors import OverloadedError, ShuttingDownError
-from lazuli.request import EmbedRequest, Sequence
+from lazuli.request import Request, Sequence
 
 
 class Scheduler:
     """The queue between `execute()` and the runner. Safe to use from several threads."""
 
     def __init__(
-        self, *, token_budget: int, max_sequences: int, max_queued_tokens: int, max_waiting_tokens: int
+        self,
+        *,
+        token_budget: int,
+        max_sequences: int,
+        max_queued_tokens: int,
+        max_waiting_tokens: int,
+        program_sequences: Mapping[str, int] | None = None,
     ) -> None:
         """Set the limits.
 
@@ -24,7 +31,9 @@ class Scheduler:
             max_sequences: Most sequences of a batch.
             max_queued_tokens: Once so many tokens wait, `wait_for_room` blocks.
             max_waiting_tokens: Once so many tokens wait, `submit` refuses more.
+            program_sequences: Most sequences of a batch of a program, where that differs.
         """
+        self._program_sequences = program_sequences or {}
         self._token_budget = token_budget
         self._max_sequences = max_sequences
         self._max_queued_tokens = max_queued_tokens
@@ -41,7 +50,7 @@ class Scheduler:
         """Tokens that wait now."""
         return self._queued_tokens
 
-    def submit(self, request: EmbedRequest) -> None:
+    def submit(self, request: Request) -> None:
         """Queue all rows of a request. Does not block.
 
         Raises:
@@ -68,7 +77,7 @@ class Scheduler:
         with self._not_full:
             self._not_full.wait_for(lambda: self._closed or self._queued_tokens < self._max_queued_tokens)
 
-    def take_now(self, request: EmbedRequest) -> list[Sequence] | None:
+    def take_now(self, request: Request) -> list[Sequence] | None:
         """The sequences of a request that need not queue: nothing waits, and all of it is one batch.
 
         Returns:
@@ -82,12 +91,12 @@ class Scheduler:
                 raise ShuttingDownError("the server is shutting down")
             many = len(request.sequences) > 1
             too_long = many and request.num_tokens > self._token_budget
-            if self._waiting or too_long or len(request.sequences) > self._max_sequences:
+            if self._waiting or too_long or len(request.sequences) > self._most_sequences(request.program):
                 return None
             return list(request.sequences)
 
     def next_batch(self) -> list[Sequence]:
-        """Wait for work and take the oldest sequences that fit the budget, at least one.
+        """Wait for work and take the oldest sequences that fit the budget and are of one program, at least one.
 
         Returns:
             The sequences; an empty list once the scheduler is closed and drained.
@@ -106,12 +115,19 @@ class Scheduler:
             self._not_full.notify_all()
             self._not_empty.notify_all()
 
+    def _most_sequences(self, program: str) -> int:
+        return self._program_sequences.get(program, self._max_sequences)
+
     def _take(self) -> list[Sequence]:
         batch: list[Sequence] = []
         num_tokens = 0
-        while self._waiting and len(batch) < self._max_sequences:
+        program = self._waiting[0].request.program if self._waiting else ""
+        most = self._most_sequences(program)
+        while self._waiting and len(batch) < most:
             length = len(self._waiting[0])
             if batch and num_tokens + length > self._token_budget:
+                break
+            if self._waiting[0].request.program != program:
                 break
             sequence = self._waiting.popleft()
             self._queued_tokens -= length

@@ -1,4 +1,4 @@
-"""The embedding service inside one process: engine, scheduler, runner and reply threads, wired together.
+"""A service inside one process: engine, scheduler, runner and reply threads, wired together; here, that of vectors.
 
 Takes unchecked token arrays with a `Sender`; answers come later, from other threads. Knows nothing of Triton, so
 all of it can be driven in a test.
@@ -14,21 +14,26 @@ import torch
 
 from lazuli.allocator import keep_memory
 from lazuli.config import EngineConfig
-from lazuli.engine import Engine, choose_device
+from lazuli.device import choose_device
+from lazuli.engine import Engine
+from lazuli.errors import InputError
 from lazuli.options import RequestOptions
 from lazuli.reply import ReplyPool
-from lazuli.request import EmbedRequest, Sender, StreamRequest, UnaryRequest
+from lazuli.request import AnswerForm, Request, Sender, StreamRequest, UnaryRequest
 from lazuli.runner import Runner
 from lazuli.scheduler import Scheduler
-from lazuli.token_input import split_rows
+from lazuli.splitting.request import ChunkedRequest
+from lazuli.token_input import ChunkedRows, split_chunks
+from lazuli.tokenwise.form import TokenForm
+from lazuli.tokenwise.request import PAIRS, TokenRequest, TokenStreamRequest
 
 _log = logging.getLogger(__name__)
 _QUEUED_BUDGETS = 4
 _WAITING_BUDGETS = 256
 
 
-class EmbeddingService:
-    """Accepts requests until it is closed."""
+class EngineService:
+    """Accepts requests of some kind until it is closed."""
 
     def __init__(self, config: EngineConfig, *, streaming: bool, gpu_index: int | None = None) -> None:
         """Load the engine, warm it up and start the threads.
@@ -44,7 +49,8 @@ class EmbeddingService:
         keep_memory()
         torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
         self.engine = _on_passing_thread(lambda: Engine(config, choose_device(config.device, gpu_index)))
-        self._request_type: type[EmbedRequest] = StreamRequest if streaming else UnaryRequest
+        self._quantizer = self.engine.dense_model.quantizer("cpu")
+        self._request_type: type[Request] = StreamRequest if streaming else UnaryRequest
         budget = self.engine.token_budget
         _log.info("engine: %s on %s, %d tokens a batch", config.checkpoint, self.engine.device, budget)
         self._scheduler = Scheduler(
@@ -52,39 +58,24 @@ class EmbeddingService:
             max_sequences=config.max_batch_sequences,
             max_queued_tokens=config.max_queued_tokens or _QUEUED_BUDGETS * budget,
             max_waiting_tokens=config.max_waiting_tokens or _WAITING_BUDGETS * budget,
+            program_sequences={PAIRS: max(1, config.max_batch_sequences // 2)},  # of two texts each
         )
         replies = ReplyPool(config.reply_threads)
         self._runner = Runner(self.engine, self._scheduler, replies, config.max_in_flight, self.engine.warm_up)
 
-    def submit(
-        self,
-        input_ids: np.ndarray,
-        attention_mask: np.ndarray,
-        options: RequestOptions,
-        sender: Sender,
-        *,
-        may_step: bool = False,
-        may_wait: bool = False,
-    ) -> None:
-        """Queue one request. The answer goes to `sender`.
+    def _queue(self, request: Request, *, may_step: bool = False, may_wait: bool = False) -> None:
+        """Queue a request whose rows are checked.
 
         Args:
-            input_ids: [N, S] int32.
-            attention_mask: [N, S] int8.
-            options: Of these, `dimensions` and `normalize` count here.
-            sender: Gets the answer, perhaps before this returns; not called if it raises.
+            request: Its answer goes to its sender, perhaps before this returns; not if it raises.
             may_step: Whether this thread may queue the forward pass on the device, if that is idle. Not for one of
                 several requests that came together and could share a pass.
-            may_wait: Whether it may then also wait for the vectors and call `sender` itself.
+            may_wait: Whether it may then also wait for the result and call the sender itself.
 
         Raises:
-            InputError: If the arrays or the options are unusable.
             OverloadedError: If too much waits already.
             ShuttingDownError: If the service is closed.
         """
-        options.check_dimensions(self.engine.dimension)
-        rows = split_rows(input_ids, attention_mask, self.engine.limits)
-        request = self._request_type(rows, options, self.engine.checkpoint.normalize, sender, self.engine.dimension)
         # On a CPU a step is the computation itself, which would hold up this thread.
         may_step = may_step and self.engine.device.type == "cuda"
         self._runner.submit(request, may_step=may_step, may_wait=may_wait)
@@ -97,6 +88,47 @@ class EmbeddingService:
         """Answer everything that was accepted, then end the threads."""
         self._runner.close()
         self.engine.close()
+
+
+class EmbeddingService(EngineService):
+    """Vectors of texts."""
+
+    def submit(
+        self,
+        input_ids: np.ndarray,
+        attention_mask: np.ndarray,
+        options: RequestOptions,
+        sender: Sender,
+        **permissions: bool,
+    ) -> None:
+        """Queue one request. The answer goes to `sender`.
+
+        Args:
+            input_ids: [N, S] int32.
+            attention_mask: [N, S] int8.
+            options: Of these, `output`, `dimensions`, `force_dimensions` and `normalize` count here.
+            sender: Gets the answer, perhaps before this returns; not called if it raises.
+            permissions: `may_step` and `may_wait` of `_queue`.
+
+        Raises:
+            InputError: If the arrays or the options are unusable.
+            OverloadedError: If too much waits already.
+            ShuttingDownError: If the service is closed.
+        """
+        form = self.engine.answers.choose(options)
+        chunked = split_chunks(input_ids, attention_mask, self.engine.limits)
+        request = self._make_request(chunked, form, sender)
+        if chunked.starts is not None:
+            request = ChunkedRequest(chunked, request, self._quantizer)
+        self._queue(request, **permissions)
+
+    def _make_request(self, chunked: ChunkedRows, form: AnswerForm, sender: Sender) -> Request:
+        if not isinstance(form, TokenForm):
+            return self._request_type(chunked.rows, form, sender)
+        if chunked.starts is not None:
+            raise InputError("attention_mask: 2 marks a further chunk of a text, but only vectors of texts have a mean")
+        token_type = TokenStreamRequest if self._request_type is StreamRequest else TokenRequest
+        return token_type(chunked.rows, form, sender)
 
 
 def _on_passing_thread(load: Callable[[], Engine]) -> Engine:

@@ -50,7 +50,7 @@ class HuggingFaceEncoder:
     """The reference: reads every `tokenizer.json`."""
 
     name = "huggingface"
-    chars_for_threads = 4096
+    chars_for_threads: int | None = 4096
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer; its padding, its truncation and its memory of words are turned off."""
@@ -85,7 +85,7 @@ class KitokenEncoder:
     """
 
     name = "kitoken"
-    chars_for_threads = None
+    chars_for_threads: int | None = None
 
     def __init__(self, definition: Definition, reference: TextEncoder) -> None:
         """Load a tokenizer.
@@ -117,7 +117,7 @@ class NanotokenEncoder:
     """For WordPiece."""
 
     name = "nanotoken"
-    chars_for_threads = None
+    chars_for_threads: int | None = None
 
     def __init__(self, definition: Definition) -> None:
         """Load a tokenizer.

@@ -5,10 +5,10 @@ it, and stay when it is cut. Knows nothing of Triton or torch.
 """
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, chain
 
 import numpy as np
 import tokenizers
@@ -17,13 +17,16 @@ from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError, InputError
 from lazuli.options import RequestOptions
+from lazuli.splitting.chunks import CHUNK_MARK, Frame, cut, part
 from lazuli.template import Template
 from lazuli.text_encoders import HuggingFaceEncoder, TextEncoder, choose_encoder, load_reference
+from lazuli.text_reader import TextReader
 from lazuli.tokenizer_definition import read_definition
+from lazuli.tokenwise.prefixes import read_prefixes
 
-# A text of more characters than this for each token that it may have is looked at in part.
-_CHARS_PER_TOKEN = 32
-_SPARE_TOKENS = 128
+# Of a text that is cut into chunks; and of the table of all texts of a request, as 1024 texts of 32768 tokens make.
+_MOST_TOKENS = 1 << 20
+_MOST_PLACES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +36,15 @@ class TokenizedText:
     Attributes:
         input_ids: Token ids, special tokens included.
         truncated: Whether something of the text was cut off.
+        chunk_starts: Where further chunks begin, if it is cut into several.
     """
 
     input_ids: list[int]
     truncated: bool
+    chunk_starts: Sequence[int] = ()
 
 
-class TextTokenizer:
+class TextTokenizer(TextReader):
     """The tokenizer of one checkpoint."""
 
     def __init__(
@@ -49,6 +54,7 @@ class TextTokenizer:
         max_seq_length: int,
         threads: int = 1,
         encoder: TextEncoder | None = None,
+        prefixes: Mapping[str, int] | None = None,
     ) -> None:
         """Wrap a loaded tokenizer; its own padding and truncation are turned off.
 
@@ -58,20 +64,18 @@ class TextTokenizer:
             max_seq_length: Most tokens of a text.
             threads: Threads that share the texts of one call, if they are many.
             encoder: What turns texts into ids; None takes the tokenizer for that too.
+            prefixes: What prompts of the template may begin with that is one special token, and its id.
 
         Raises:
             ConfigError: If `max_seq_length` leaves no room for text beside the special tokens.
         """
-        self.encoder = encoder or HuggingFaceEncoder(tokenizer)
-        self._before, self._after = _special_tokens(tokenizer)
-        self._template = template
-        self.threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lazuli-tokenizer")
-        self._num_special = len(self._before) + len(self._after)
-        self.max_seq_length = max_seq_length
-        if max_seq_length <= self._num_special:
+        super().__init__(encoder or HuggingFaceEncoder(tokenizer), max_seq_length, threads)
+        self.special = Frame(*_special_tokens(tokenizer))
+        self.template = template
+        self._prefixes = prefixes or {}
+        if max_seq_length <= len(self.special):
             raise ConfigError(
-                f"max_seq_length: {max_seq_length} leaves no room beside {self._num_special} special tokens"
+                f"max_seq_length: {max_seq_length} leaves no room beside {len(self.special)} special tokens"
             )
 
     @classmethod
@@ -93,14 +97,15 @@ class TextTokenizer:
         tokenizer = load_reference(definition)
         encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer)
         threads = config.threads or len(os.sched_getaffinity(0))
-        return cls(tokenizer, template, _max_seq_length(config, checkpoint), threads, encoder)
+        prefixes = read_prefixes(checkpoint, definition)
+        return cls(tokenizer, template, _max_seq_length(config, checkpoint), threads, encoder, prefixes)
 
     def tokenize(self, texts: Sequence[str], options: RequestOptions, name: str = "text") -> list[TokenizedText]:
         """Tokenise the texts of one request.
 
         Args:
             texts: N strings.
-            options: `prompt_name`, `instruction` and `truncate` count here.
+            options: Those about prompts, `truncate` and `overlap` count here.
             name: What error messages call the texts.
 
         Returns:
@@ -110,40 +115,28 @@ class TextTokenizer:
             InputError: If a text is too long and must not be truncated, or no token is left of it; names the row.
             OptionError: If the prompt is not known.
         """
-        before, after = self._template.around(options)
+        before, after = self.template.around(options)
+        frame, before = self._frame(before, options)
         wholes = [f"{before}{text}{after}" for text in texts] if before or after else texts
-        inputs = [self._near_end(text, options.truncate) for text in wholes]
+        if options.truncate == "split":
+            return self._split_all(wholes, (before, after), options.overlap, name)
+        inputs = [self.near_end(text, options.truncate) for text in wholes]
         return [
-            self._fit(ids, options.truncate, f"{name}[{row}]", whole=inputs[row] is wholes[row])
-            for row, ids in enumerate(self._encode(inputs))
+            self._fit(ids, frame, options.truncate, f"{name}[{row}]", whole=inputs[row] is wholes[row])
+            for row, ids in enumerate(self.read(inputs))
         ]
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        few = self.encoder.chars_for_threads
-        if few is None or len(texts) == 1 or sum(map(len, texts)) < few:
-            return self.encoder.encode(texts)
-        # More pieces than threads, as some texts are longer than others.
-        size = -(-len(texts) // (4 * self.threads))
-        pieces = [texts[start : start + size] for start in range(0, len(texts), size)]
-        return [ids for piece in self._pool.map(self.encoder.encode, pieces) for ids in piece]
+    def _frame(self, before: str, options: RequestOptions) -> tuple[Frame, str]:
+        """The special tokens around a text and the rest of its prompt, which may begin with one of them."""
+        prefix = next((prefix for prefix in self._prefixes if before.startswith(prefix)), None)
+        if prefix is None or options.instruction is not None:  # an instruction is somebody's text
+            return self.special, before
+        number = self._prefixes[prefix]
+        return Frame([*self.special.before, number], self.special.after), before.removeprefix(prefix)
 
-    def _near_end(self, text: str, truncate: str) -> str:
-        """The text, or of one that is much too long enough of the end that is kept.
-
-        Megabytes would keep the tokenizer from everybody else for seconds, only to be cut or refused. A token hangs on
-        what is near it, so with some tokens to spare the first ones are those of the whole text.
-        """
-        size = _CHARS_PER_TOKEN * self.max_seq_length
-        while size < len(text):
-            piece = text[-size:] if truncate == "start" else text[:size]
-            if len(self.encoder.encode([piece])[0]) >= self.max_seq_length + _SPARE_TOKENS:
-                return piece
-            size *= 4
-        return text
-
-    def _fit(self, ids: list[int], truncate: str, where: str, *, whole: bool) -> TokenizedText:
+    def _fit(self, ids: list[int], frame: Frame, truncate: str, where: str, *, whole: bool) -> TokenizedText:
         """Put the special tokens around the ids of a text, which is cut before if it must be."""
-        count = len(ids) + self._num_special
+        count = len(ids) + len(frame)
         if count == 0:
             raise InputError(f"{where}: no token is left of it, so there is nothing to embed")
         if count > self.max_seq_length:
@@ -153,9 +146,33 @@ class TextTokenizer:
                     f"{where}: {tokens}, but at most {self.max_seq_length} are allowed; "
                     'shorten it or pass truncate="end"'
                 )
-            room = self.max_seq_length - self._num_special
-            ids = ids[-room:] if truncate == "start" else ids[:room]
-        return TokenizedText([*self._before, *ids, *self._after], truncated=count > self.max_seq_length)
+            room = self.max_seq_length - len(frame)
+            ids = ids[len(ids) - room :] if truncate == "start" else ids[:room]
+        return TokenizedText(frame.around(ids), truncated=count > self.max_seq_length)
+
+    def _split_all(
+        self, texts: Sequence[str], prompt: tuple[str, str], overlap: int | None, name: str
+    ) -> list[TokenizedText]:
+        """Read texts with their prompts; one that is too long becomes chunks, each with the prompt."""
+        rows = self.read([self.near_end(text, "end", _MOST_TOKENS) for text in texts])
+        before, after = self.read(prompt)
+        return [
+            self._split(ids, before, after, overlap, f"{name}[{row}]")
+            if len(ids) + len(self.special) > self.max_seq_length
+            else self._fit(ids, self.special, "none", f"{name}[{row}]", whole=True)
+            for row, ids in enumerate(rows)
+        ]
+
+    def _split(
+        self, ids: list[int], before: list[int], after: list[int], overlap: int | None, where: str
+    ) -> TokenizedText:
+        if len(ids) > _MOST_TOKENS:
+            raise InputError(f"{where}: over {_MOST_TOKENS} tokens are too many for one text, even in chunks")
+        prompt, body = part(ids, before, after)
+        frame = Frame([*self.special.before, *prompt.before], [*prompt.after, *self.special.after])
+        chunks = cut(body, self.max_seq_length, frame, overlap, where)
+        starts = list(accumulate(map(len, chunks[:-1])))
+        return TokenizedText(list(chain.from_iterable(chunks)), truncated=False, chunk_starts=starts)
 
 
 def pad(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
@@ -163,12 +180,31 @@ def pad(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         input_ids [N, S] int32 and attention_mask [N, S] int8, S the longest of the N texts; padding is 0 in both.
+        The mask is 1 for a token, and `CHUNK_MARK` for the first one of each further chunk.
+
+    Raises:
+        InputError: If the rectangle would be too large.
     """
+    input_ids, attention_mask = _rectangle(texts)
+    if any(text.chunk_starts for text in texts):
+        attention_mask = attention_mask.copy()
+        for row, text in enumerate(texts):
+            attention_mask[row, list(text.chunk_starts)] = CHUNK_MARK
+    return input_ids, attention_mask
+
+
+def _rectangle(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
     if len(texts) == 1:
         row = np.array([texts[0].input_ids], dtype=np.int32)
         return row, _ones(row.shape[1])
     lengths = np.fromiter((len(text.input_ids) for text in texts), dtype=np.int64, count=len(texts))
-    attention_mask = np.arange(lengths.max())[None, :] < lengths[:, None]
+    longest = int(lengths.max())
+    if longest * len(texts) > _MOST_PLACES:
+        raise InputError(
+            f"text[{int(lengths.argmax())}]: {longest} tokens make the table of all {len(texts)} texts too large; "
+            "send it in a request of its own"
+        )
+    attention_mask = np.arange(longest)[None, :] < lengths[:, None]
     input_ids = np.zeros(attention_mask.shape, dtype=np.int32)
     input_ids[attention_mask] = np.concatenate([text.input_ids for text in texts])
     return input_ids, attention_mask.astype(np.int8)

@@ -87,5 +87,12 @@ def vocabulary(definition: Definition) -> list[str]:
     return [piece for piece, _ in tokens] if isinstance(tokens, list) else list(tokens)
 
 
+def token_ids(definition: Definition) -> dict[str, int]:
+    """Id of each token, also of those that were added."""
+    tokens = definition["model"].get("vocab", [])
+    ids = {piece: place for place, (piece, _) in enumerate(tokens)} if isinstance(tokens, list) else dict(tokens)
+    return ids | {token["content"]: token["id"] for token in definition.get("added_tokens") or []}
+
+
 def _special_tokens(definition: Definition) -> set[str]:
     return {token["content"] for token in definition.get("added_tokens") or [] if token["special"]}

@@ -5,7 +5,7 @@ what it needs, and `finish` refuses what nobody took.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -64,10 +64,33 @@ class WeightReader:
         file, stored_name = self._files.pop(name)
         with safe_open(file, framework="pt") as tensors:
             tensor = tensors.get_tensor(stored_name)
-        if tuple(tensor.shape) != shape:
-            raise ConfigError(
-                f"{self._path}: the tensor {name!r} has shape {list(tensor.shape)}, expected {list(shape)}"
-            )
+        self._check_shape(name, tensor.shape, shape)
+        return self._place(tensor)
+
+    def take_rows(self, name: str, rows: list[int], *shape: int) -> torch.Tensor:
+        """Read some rows of a matrix, without the others, which may be many.
+
+        Args:
+            name: Its name, without prefix.
+            rows: Their numbers.
+            shape: The shape that the whole matrix must have.
+
+        Raises:
+            ConfigError: As `take` does.
+        """
+        if name not in self._files:
+            raise ConfigError(f"{self._path}: the tensor {name!r} is missing")
+        file, stored_name = self._files.pop(name)
+        with safe_open(file, framework="pt") as tensors:
+            matrix = tensors.get_slice(stored_name)
+            self._check_shape(name, matrix.get_shape(), shape)
+            return self._place(torch.cat([matrix[row : row + 1] for row in rows]))
+
+    def _check_shape(self, name: str, found: Sequence[int], expected: Sequence[int]) -> None:
+        if tuple(found) != tuple(expected):
+            raise ConfigError(f"{self._path}: the tensor {name!r} has shape {list(found)}, expected {list(expected)}")
+
+    def _place(self, tensor: torch.Tensor) -> torch.Tensor:
         placed: torch.Tensor = tensor.to(device=self._device, dtype=self._dtype, copy=True).contiguous()
         return placed
 

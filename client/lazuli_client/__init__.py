@@ -19,10 +19,15 @@ from lazuli_client.errors import (
     UnsupportedError,
 )
 from lazuli_client.health import Health
+from lazuli_client.labels import Labels
 from lazuli_client.options import EmbedOptions
+from lazuli_client.ranking import Ranked, Ranking
+from lazuli_client.task_options import ClassifyOptions, RerankOptions
+from lazuli_client.token_outputs import SparseVector, max_sim
 
 __all__ = [
     "AsyncLazuliClient",
+    "ClassifyOptions",
     "ClosedError",
     "ConnectionFailedError",
     "DeadlineError",
@@ -31,11 +36,17 @@ __all__ = [
     "Health",
     "InputTypeError",
     "InvalidInputError",
+    "Labels",
     "LazuliClient",
     "LazuliError",
     "ModelNotFoundError",
     "Part",
+    "Ranked",
+    "Ranking",
+    "RerankOptions",
     "ServerError",
+    "SparseVector",
     "UnavailableError",
     "UnsupportedError",
+    "max_sim",
 ]

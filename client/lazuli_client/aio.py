@@ -6,26 +6,28 @@ retries, messages and the books of a stream are made by the modules that both sh
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from lazuli_client.closed import AsyncClosedTransport
-from lazuli_client.embeddings import Embeddings, Part, concatenate, from_outputs
+from lazuli_client.aio_dispatcher import AsyncDispatcher
+from lazuli_client.context import as_documents, by_document, context_requests, located
+from lazuli_client.embeddings import Embeddings, Part
 from lazuli_client.errors import LazuliError
 from lazuli_client.health import PROBE_TEXT, Health
 from lazuli_client.ledger import Ledger, StreamRequest
 from lazuli_client.options import EmbedOptions
-from lazuli_client.request import EmbedRequest, text_requests, token_requests
+from lazuli_client.reading import EMBEDDINGS
+from lazuli_client.request import text_requests, token_requests
 from lazuli_client.retry import DEFAULT_RETRIES
 from lazuli_client.settings import Protocol, Settings
 from lazuli_client.splitting import Chunk, Splitter
+from lazuli_client.task_calls import AsyncTaskCalls
 from lazuli_client.texts import Texts, TokenLists, as_text, check_stream
-from lazuli_client.transport import AsyncTransport, connect_async, no_streams_over_http
+from lazuli_client.transport import AsyncTransport, no_streams_over_http
 
 
-class AsyncLazuliClient:
+class AsyncLazuliClient(AsyncTaskCalls):
     """Embeds texts on a Lazuli server from asyncio.
 
     Use it as an asynchronous context manager, in one event loop.
@@ -67,8 +69,7 @@ class AsyncLazuliClient:
             token_model=token_model,
             stream_model=stream_model,
         )
-        self._connected: AsyncTransport | None = transport
-        self._slots = asyncio.Semaphore(max_in_flight)
+        self._dispatcher = AsyncDispatcher(self._settings, transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,9 +81,7 @@ class AsyncLazuliClient:
 
     async def close(self) -> None:
         """Close the connections; calls that are under way fail."""
-        connected, self._connected = self._connected, AsyncClosedTransport()
-        if connected is not None:
-            await connected.close()
+        await self._dispatcher.close()
 
     async def embed(
         self,
@@ -94,23 +93,63 @@ class AsyncLazuliClient:
         dimensions: int | None = None,
         normalize: bool | None = None,
         input_type: str | None = None,
+        overlap: int | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
     ) -> Embeddings:
         """Embed a text or many; as `LazuliClient.embed`."""
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
+        options = EmbedOptions(
+            prompt_name, instruction, truncate, dimensions, normalize, input_type, overlap, output, force_dimensions
+        )
         return await anext(self.embed_batches([texts], options))
 
     def embed_batches(
         self, batches: Iterable[Texts], options: EmbedOptions | None = None, *, first_row: int = 0
     ) -> AsyncIterator[Embeddings]:
         """Embed batch after batch, in order; as `LazuliClient.embed_batches`."""
-        return self._run(text_requests(self._settings, batches, options or EmbedOptions(), first_row))
+        return self._dispatcher.run(
+            text_requests(self._settings, batches, options or EmbedOptions(), first_row), EMBEDDINGS
+        )
 
     async def embed_tokens(
-        self, input_ids: TokenLists, *, dimensions: int | None = None, normalize: bool | None = None
+        self,
+        input_ids: TokenLists,
+        *,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
     ) -> Embeddings:
         """Embed token ids; as `LazuliClient.embed_tokens`."""
-        options = EmbedOptions(dimensions=dimensions, normalize=normalize)
-        return await anext(self._run(token_requests(self._settings, input_ids, options)))
+        options = EmbedOptions(
+            dimensions=dimensions, normalize=normalize, output=output, force_dimensions=force_dimensions
+        )
+        return await anext(self._dispatcher.run(token_requests(self._settings, input_ids, options), EMBEDDINGS))
+
+    async def embed_context(
+        self,
+        documents: Sequence[Texts],
+        *,
+        prompt_name: str | None = None,
+        instruction: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        input_type: str | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
+    ) -> list[Embeddings]:
+        """Embed the chunks of documents; as `LazuliClient.embed_context`."""
+        options = EmbedOptions(
+            prompt_name, instruction, None, dimensions, normalize, input_type, None, output, force_dimensions
+        )
+        checked = as_documents(documents)
+        try:
+            return by_document(
+                await anext(self._dispatcher.run(context_requests(self._settings, checked, options), EMBEDDINGS)),
+                checked,
+            )
+        except LazuliError as error:
+            raise located(error, checked) from error
 
     def embed_iter(
         self,
@@ -122,11 +161,16 @@ class AsyncLazuliClient:
         dimensions: int | None = None,
         normalize: bool | None = None,
         input_type: str | None = None,
+        overlap: int | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
     ) -> AsyncIterator[Part]:
         """Embed a stream of texts, which may be asynchronous; as `LazuliClient.embed_iter`."""
         check_stream(texts, may_be_async=True)
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
-        if not self._transport().has_streams:
+        options = EmbedOptions(
+            prompt_name, instruction, truncate, dimensions, normalize, input_type, overlap, output, force_dimensions
+        )
+        if not self._dispatcher.transport().has_streams:
             raise no_streams_over_http()
         return self._stream(self._chunks(texts), Ledger(self._settings, options.parameters()))
 
@@ -134,53 +178,11 @@ class AsyncLazuliClient:
         """Whether the server embeds, by embedding one short text, without retries."""
         start = time.monotonic()
         try:
-            await self._send(next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions())), retries=False)
+            probe = next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions()))
+            await self._dispatcher.send(probe, EMBEDDINGS, retries=False)
         except LazuliError as error:
             return Health(time.monotonic() - start, error)
         return Health(time.monotonic() - start)
-
-    def _transport(self) -> AsyncTransport:
-        # Made at the first use, because it must be made inside the event loop.
-        if self._connected is None:
-            self._connected = connect_async(self._settings)
-        return self._connected
-
-    async def _run(self, requests: Iterator[EmbedRequest]) -> AsyncIterator[Embeddings]:
-        """Send requests, a bounded number at once; yield one answer a batch, in order."""
-        window: deque[tuple[EmbedRequest, asyncio.Task[Embeddings]]] = deque()
-        done: list[Embeddings] = []
-        try:
-            for request in requests:
-                window.append((request, asyncio.create_task(self._send(request))))
-                # Twice as many as there are slots: a slow first one must not leave the others without work.
-                while len(window) >= 2 * self._settings.max_in_flight:
-                    if (batch := await _collect(window, done)) is not None:
-                        yield batch
-            while window:
-                if (batch := await _collect(window, done)) is not None:
-                    yield batch
-        finally:
-            for _, task in window:
-                task.cancel()
-            await asyncio.gather(*(task for _, task in window), return_exceptions=True)
-
-    async def _send(self, request: EmbedRequest, retries: bool = True) -> Embeddings:
-        """One request with its retries, all within the timeout, which starts when a slot is free."""
-        async with self._slots:
-            end = time.monotonic() + self._settings.timeout_s
-            attempt = 0
-            left_s = self._settings.timeout_s
-            while True:
-                try:
-                    return from_outputs(await self._transport().send(request, left_s), len(request.rows))
-                except LazuliError as error:
-                    left_s = end - time.monotonic()
-                    delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
-                    if delay_s is None:
-                        raise error.renumbered(request.rows) from error
-                await asyncio.sleep(delay_s)
-                left_s -= delay_s
-                attempt += 1
 
     async def _chunks(self, texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[Chunk[str]]:
         splitter: Splitter[str] = Splitter(self._settings.rows_per_request, self._settings.chars_per_request)
@@ -193,7 +195,7 @@ class AsyncLazuliClient:
             yield chunk
 
     async def _stream(self, chunks: AsyncIterator[Chunk[str]], ledger: Ledger) -> AsyncIterator[Part]:
-        stream = self._transport().open_stream()
+        stream = self._dispatcher.transport().open_stream()
         try:
             while True:
                 async for item in _due(ledger, chunks):
@@ -206,27 +208,13 @@ class AsyncLazuliClient:
                 except LazuliError as error:
                     await stream.close()
                     ledger.broken(error)
-                    stream = self._transport().open_stream()
+                    stream = self._dispatcher.transport().open_stream()
                     continue
                 part = ledger.take(answer)
                 if part is not None:
                     yield part
         finally:
             await stream.close()
-
-
-async def _collect(
-    window: deque[tuple[EmbedRequest, asyncio.Task[Embeddings]]], done: list[Embeddings]
-) -> Embeddings | None:
-    """Wait for the oldest request; its batch if it was the last one of it."""
-    request, task = window[0]
-    done.append(await task)  # stays in the window until it is done: a cancelled caller must cancel it too
-    window.popleft()
-    if not request.ends_batch:
-        return None
-    batch = concatenate(done)
-    done.clear()
-    return batch
 
 
 async def _due(ledger: Ledger, chunks: AsyncIterator[Chunk[str]]) -> AsyncIterator[StreamRequest]:

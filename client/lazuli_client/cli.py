@@ -1,8 +1,7 @@
-"""The commands `embed` and `search`.
+"""The commands `embed` and `search`; `rerank` and `classify` are in `task_cli.py`.
 
-Takes the command line, prints results to standard output, progress and errors to standard error. Exit codes:
-0 done; 1 the server failed; 2 the input, the options or the files are wrong; 130 interrupted. What a job is,
-is in `job.py`.
+Takes the command line, prints results to standard output, progress and errors to standard error. What a job is, is in
+`job.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,24 +24,28 @@ from rich.table import Table
 from rich.text import Text
 
 from lazuli_client import job as jobs
-from lazuli_client.client import LazuliClient
-from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError, ModelNotFoundError
+from lazuli_client.command_line import (
+    CLI_RETRIES,
+    BatchSize,
+    Column,
+    InFlight,
+    Model,
+    ProtocolName,
+    ProtocolOption,
+    Retries,
+    Timeout,
+    Url,
+    check_server,
+    one_line_errors,
+    open_client,
+)
+from lazuli_client.errors import FileError
 from lazuli_client.files import STDIN
 from lazuli_client.options import EmbedOptions
 from lazuli_client.search import Hit
 from lazuli_client.search import search as search_file
-from lazuli_client.settings import MAX_ROWS
 from lazuli_client.source import Source
-
-# About 30 s, because nobody watches a long job: see `RetryPolicy`.
-CLI_RETRIES = 24
-
-
-class ProtocolName(StrEnum):
-    """The protocols."""
-
-    GRPC = "grpc"
-    HTTP = "http"
+from lazuli_client.task_cli import classify, rerank
 
 
 class Truncation(StrEnum):
@@ -51,6 +54,7 @@ class Truncation(StrEnum):
     NONE = "none"
     END = "end"
     START = "start"
+    SPLIT = "split"
 
 
 class InputType(StrEnum):
@@ -60,42 +64,23 @@ class InputType(StrEnum):
     DOCUMENT = "document"
 
 
-Url = Annotated[str | None, typer.Option(help="host:port of the server; localhost:8001, or localhost:8000 for http.")]
-Model = Annotated[str, typer.Option(help="Name of the model, as `lazuli model add` was told.")]
-ProtocolOption = Annotated[ProtocolName, typer.Option(help="Protocol to the server.")]
-Column = Annotated[str, typer.Option(help="Name of the text column in .jsonl, .csv and .parquet.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="Limit of one request in seconds, retries included.")]
-Retries = Annotated[int, typer.Option(help="Retries of a request while the server is overloaded or away.")]
-BatchSize = Annotated[int, typer.Option(min=1, max=MAX_ROWS, help="Texts in one request at most.")]
-InFlight = Annotated[int, typer.Option(min=1, help="Requests under way at once.")]
+class Encoding(StrEnum):
+    """Numbers of the vectors."""
 
-
-def open_client(
-    url: str | None,
-    protocol: ProtocolName,
-    *,
-    model: str,
-    timeout_s: float,
-    retries: int,
-    batch_size: int,
-    in_flight: int,
-) -> LazuliClient:
-    """The client of a command; tests put their own here."""
-    return LazuliClient(
-        url,
-        protocol=protocol.value,
-        model=model,
-        timeout_s=timeout_s,
-        retries=retries,
-        rows_per_request=batch_size,
-        max_in_flight=in_flight,
-    )
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    BINARY = "binary"
+    UBINARY = "ubinary"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
     app.command()(embed)
     app.command()(search)
+    app.command()(rerank)
+    app.command()(classify)
 
 
 def embed(
@@ -112,9 +97,21 @@ def embed(
         InputType | None, typer.Option(help="What the texts are: the model's prompt for those, if it has one.")
     ] = None,
     truncate: Annotated[
-        Truncation, typer.Option(help="Where to cut a text that is too long; none makes it an error.")
+        Truncation,
+        typer.Option(
+            help="Where to cut a text that is too long; none makes it an error, split takes the mean of its chunks."
+        ),
     ] = Truncation.END,
+    overlap: Annotated[
+        int | None, typer.Option(min=0, help="Tokens that chunks have in common; with --truncate split.")
+    ] = None,
     dimensions: Annotated[int | None, typer.Option(help="Keep this many leading dimensions.")] = None,
+    force_dimensions: Annotated[
+        bool | None, typer.Option("--force-dimensions", help="Also of a model that was not trained for it.")
+    ] = None,
+    output: Annotated[
+        Encoding | None, typer.Option(help="Numbers of the vectors; int8 and uint8 may need `lazuli calibrate` first.")
+    ] = None,
     normalize: Annotated[
         bool | None,
         typer.Option("--normalize/--no-normalize", help="Scale vectors to unit length, or do not."),
@@ -135,15 +132,18 @@ def embed(
 
     An interrupted job leaves OUT.parts beside OUT: the same command goes on where it stopped.
     """
-    with _one_line_errors("interrupted; the same command goes on where it stopped"):
+    with one_line_errors("interrupted; the same command goes on where it stopped"):
         kind = None if input_type is None else input_type.value
-        options = EmbedOptions(prompt_name, instruction, truncate.value, dimensions, normalize, kind)
+        encoding = None if output is None else output.value
+        options = EmbedOptions(
+            prompt_name, instruction, truncate.value, dimensions, normalize, kind, overlap, encoding, force_dimensions
+        )
         job = jobs.Job(Source(file, column, _others(keep, column)), out, options, batch_size, model)
         client = open_client(
             url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
         with client, _progress(job.source) as advance:
-            _check_server(client)
+            check_server(client)
             summary = jobs.run(job, client, restart=not resume, overwrite=overwrite, progress=advance)
         typer.echo(_summary_line(out, summary))
 
@@ -169,45 +169,16 @@ def search(
     FILE is embedded, with the model's prompt for documents if it has one, unless it holds vectors already: then only
     QUERY is.
     """
-    with _one_line_errors("interrupted"):
+    with one_line_errors("interrupted"):
         client = open_client(
             url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
         with client:
-            _check_server(client)
+            check_server(client)
             hits = search_file(client, file, query, k=k, column=column, prompt_name=prompt_name)
         if not hits:
             raise FileError(f"{file}: there is no text in it")
         Console().print(_hits_table(hits))
-
-
-def _check_server(client: LazuliClient) -> None:
-    """Tell at once that there is no server or no model; a job's retries wait for a server that restarts."""
-    error = client.health().error
-    if isinstance(error, (ConnectionFailedError, ModelNotFoundError)):
-        raise error
-
-
-@contextmanager
-def _one_line_errors(interrupted: str) -> Iterator[None]:
-    """Turn an exception that is no bug into one line and an exit code."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _fail(interrupted, 130)
-    except (FileError, InvalidInputError, ValueError) as error:
-        _fail(str(error), 2)
-    except ConnectionFailedError as error:
-        _fail(f"{error}; is the server running? `lazuli serve` starts one", 1)
-    except LazuliError as error:
-        _fail(f"{type(error).__name__}: {error}", 1)
-    except OSError as error:
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
-
-
-def _fail(message: str, code: int) -> None:
-    typer.echo("error: " + " ".join(message.split()), err=True)
-    raise typer.Exit(code)
 
 
 def _others(keep: list[str] | None, column: str) -> list[str]:

@@ -5,28 +5,28 @@ retries, messages and the books of a stream are made by modules that `aio.py` sh
 """
 
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
-from lazuli_client.closed import ClosedTransport
-from lazuli_client.embeddings import Embeddings, Part, concatenate, from_outputs
-from lazuli_client.errors import ClosedError, LazuliError
+from lazuli_client.context import as_documents, by_document, context_requests, located
+from lazuli_client.dispatcher import Dispatcher
+from lazuli_client.embeddings import Embeddings, Part
+from lazuli_client.errors import LazuliError
 from lazuli_client.health import PROBE_TEXT, Health
 from lazuli_client.ledger import Ledger
 from lazuli_client.options import EmbedOptions
-from lazuli_client.request import EmbedRequest, text_requests, token_requests
+from lazuli_client.reading import EMBEDDINGS
+from lazuli_client.request import text_requests, token_requests
 from lazuli_client.retry import DEFAULT_RETRIES
 from lazuli_client.settings import Protocol, Settings
 from lazuli_client.splitting import Chunk, Splitter, split
+from lazuli_client.task_calls import TaskCalls
 from lazuli_client.texts import Texts, TokenLists, as_text, check_stream
 from lazuli_client.transport import Transport, connect, no_streams_over_http
 
 
-class LazuliClient:
+class LazuliClient(TaskCalls):
     """Embeds texts on a Lazuli server. Use it as a context manager; threads may share it.
 
         with LazuliClient() as client:
@@ -42,7 +42,8 @@ class LazuliClient:
         rows_per_request: Texts in one request at most; not above 1024, the server's limit.
         chars_per_request: Characters in one request at most; a longer text goes alone. Tokens, for
             `embed_tokens`.
-        model: The model for texts: `embed`, or the name under which one was added.
+        model: The model for texts: the name under which one was added, or by default `embed`, and for their tasks
+            `rerank` and `classify`.
         token_model: The model for token lists; by default the one that belongs to `model`.
         stream_model: The decoupled model for `embed_iter`; likewise.
         transport: In place of the one that `protocol` names; closed with the client.
@@ -78,8 +79,7 @@ class LazuliClient:
             token_model=token_model,
             stream_model=stream_model,
         )
-        self._transport: Transport = transport or connect(self._settings)
-        self._pool = ThreadPoolExecutor(max_in_flight, thread_name_prefix="lazuli-client")
+        self._dispatcher = Dispatcher(self._settings, transport or connect(self._settings))
 
     def __enter__(self) -> Self:
         return self
@@ -91,11 +91,7 @@ class LazuliClient:
 
     def close(self) -> None:
         """Close the connections; requests that are under way are waited for or cancelled."""
-        transport, self._transport = self._transport, ClosedTransport()
-        if transport.any_thread:
-            transport.close()  # ends the waiting in the threads
-        self._pool.shutdown(cancel_futures=True)
-        transport.close()
+        self._dispatcher.close()
 
     def embed(
         self,
@@ -107,6 +103,9 @@ class LazuliClient:
         dimensions: int | None = None,
         normalize: bool | None = None,
         input_type: str | None = None,
+        overlap: int | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
     ) -> Embeddings:
         """Embed a text or many; the order is kept. `EmbedOptions` describes the options.
 
@@ -114,8 +113,10 @@ class LazuliClient:
             InvalidInputError: If there is no text, or one cannot be embedded; `row` tells which.
             LazuliError: One of the others of `errors.py`.
         """
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
-        return self._gather(text_requests(self._settings, [texts], options))
+        options = EmbedOptions(
+            prompt_name, instruction, truncate, dimensions, normalize, input_type, overlap, output, force_dimensions
+        )
+        return self._dispatcher.gather(text_requests(self._settings, [texts], options), EMBEDDINGS)
 
     def embed_batches(
         self, batches: Iterable[Texts], options: EmbedOptions | None = None, *, first_row: int = 0
@@ -130,10 +131,18 @@ class LazuliClient:
         Yields:
             One `Embeddings` a batch.
         """
-        return self._run(text_requests(self._settings, batches, options or EmbedOptions(), first_row))
+        return self._dispatcher.run(
+            text_requests(self._settings, batches, options or EmbedOptions(), first_row), EMBEDDINGS
+        )
 
     def embed_tokens(
-        self, input_ids: TokenLists, *, dimensions: int | None = None, normalize: bool | None = None
+        self,
+        input_ids: TokenLists,
+        *,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
     ) -> Embeddings:
         """Embed token ids of any lengths, special tokens included; nothing is added or cut.
 
@@ -141,8 +150,45 @@ class LazuliClient:
             InvalidInputError: If there is no row, or one cannot be embedded; `row` tells which.
             LazuliError: One of the others of `errors.py`.
         """
-        options = EmbedOptions(dimensions=dimensions, normalize=normalize)
-        return self._gather(token_requests(self._settings, input_ids, options))
+        options = EmbedOptions(
+            dimensions=dimensions, normalize=normalize, output=output, force_dimensions=force_dimensions
+        )
+        return self._dispatcher.gather(token_requests(self._settings, input_ids, options), EMBEDDINGS)
+
+    def embed_context(
+        self,
+        documents: Sequence[Texts],
+        *,
+        prompt_name: str | None = None,
+        instruction: str | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        input_type: str | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
+    ) -> list[Embeddings]:
+        """Embed the chunks of documents, each read with the rest of its document; needs a model for that task.
+
+        Each document is a sequence of chunks. The options are those of `embed`; a prompt stands once before each
+        document.
+
+        Returns:
+            For each document the vectors of its chunks.
+
+        Raises:
+            InvalidInputError: If a document or a chunk cannot be embedded; `row` counts the chunks of all documents.
+            LazuliError: One of the others of `errors.py`.
+        """
+        options = EmbedOptions(
+            prompt_name, instruction, None, dimensions, normalize, input_type, None, output, force_dimensions
+        )
+        checked = as_documents(documents)
+        try:
+            return by_document(
+                self._dispatcher.gather(context_requests(self._settings, checked, options), EMBEDDINGS), checked
+            )
+        except LazuliError as error:
+            raise located(error, checked) from error
 
     def embed_iter(
         self,
@@ -154,6 +200,9 @@ class LazuliClient:
         dimensions: int | None = None,
         normalize: bool | None = None,
         input_type: str | None = None,
+        overlap: int | None = None,
+        output: str | Sequence[str] | None = None,
+        force_dimensions: bool | None = None,
     ) -> Iterator[Part]:
         """Embed a stream of texts; yields parts as the server finishes them, each row exactly once.
 
@@ -165,8 +214,10 @@ class LazuliClient:
             LazuliError: What failed, with the rows of the failed request.
         """
         check_stream(texts)
-        options = EmbedOptions(prompt_name, instruction, truncate, dimensions, normalize, input_type)
-        if not self._transport.has_streams:
+        options = EmbedOptions(
+            prompt_name, instruction, truncate, dimensions, normalize, input_type, overlap, output, force_dimensions
+        )
+        if not self._dispatcher.transport.has_streams:
             raise no_streams_over_http()
         splitter: Splitter[str] = Splitter(self._settings.rows_per_request, self._settings.chars_per_request)
         chunks = split(((text, len(as_text(text, row))) for row, text in enumerate(texts)), splitter)
@@ -176,59 +227,14 @@ class LazuliClient:
         """Whether the server embeds, by embedding one short text, without retries."""
         start = time.monotonic()
         try:
-            self._submit(next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions())), retries=False).result()
+            probe = next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions()))
+            self._dispatcher.submit(probe, EMBEDDINGS, retries=False).result()
         except LazuliError as error:
             return Health(time.monotonic() - start, error)
         return Health(time.monotonic() - start)
 
-    def _gather(self, requests: Iterator[EmbedRequest]) -> Embeddings:
-        """Send the requests of one batch."""
-        first = next(requests)
-        if first.ends_batch and self._transport.any_thread:
-            return self._send(first)  # spares a person who waits for one query the way through the pool
-        return next(self._run(chain([first], requests)))
-
-    def _run(self, requests: Iterator[EmbedRequest]) -> Iterator[Embeddings]:
-        """Send requests, a bounded number at once; yield one answer a batch, in order."""
-        window: deque[tuple[EmbedRequest, Future[Embeddings]]] = deque()
-        done: list[Embeddings] = []
-        try:
-            for request in requests:
-                window.append((request, self._submit(request)))
-                # Twice as many as there are threads: a slow first one must not leave the others without work.
-                while len(window) >= 2 * self._settings.max_in_flight:
-                    yield from _collect(window, done)
-            while window:
-                yield from _collect(window, done)
-        finally:
-            for _, future in window:
-                future.cancel()
-
-    def _submit(self, request: EmbedRequest, retries: bool = True) -> Future[Embeddings]:
-        try:
-            return self._pool.submit(self._send, request, retries)
-        except RuntimeError as error:  # the pool is shut down
-            raise ClosedError from error
-
-    def _send(self, request: EmbedRequest, retries: bool = True) -> Embeddings:
-        """One request with its retries, all within the timeout."""
-        end = time.monotonic() + self._settings.timeout_s
-        attempt = 0
-        left_s = self._settings.timeout_s
-        while True:
-            try:
-                return from_outputs(self._transport.send(request, left_s), len(request.rows))
-            except LazuliError as error:
-                left_s = end - time.monotonic()
-                delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
-                if delay_s is None:
-                    raise error.renumbered(request.rows) from error
-            time.sleep(delay_s)
-            left_s -= delay_s
-            attempt += 1
-
     def _stream(self, chunks: Iterator[Chunk[str]], ledger: Ledger) -> Iterator[Part]:
-        stream = self._transport.open_stream()
+        stream = self._dispatcher.transport.open_stream()
         try:
             while True:
                 for item in ledger.due(chunks):
@@ -241,22 +247,10 @@ class LazuliClient:
                 except LazuliError as error:
                     stream.close()
                     ledger.broken(error)
-                    stream = self._transport.open_stream()
+                    stream = self._dispatcher.transport.open_stream()
                     continue
                 part = ledger.take(answer)
                 if part is not None:
                     yield part
         finally:
             stream.close()
-
-
-def _collect(window: deque[tuple[EmbedRequest, Future[Embeddings]]], done: list[Embeddings]) -> Iterator[Embeddings]:
-    """Wait for the oldest request; yield its batch if it was the last one of it."""
-    request, future = window.popleft()
-    try:
-        done.append(future.result())
-    except CancelledError:  # by `close`, in another thread
-        raise ClosedError from None
-    if request.ends_batch:
-        yield concatenate(done)
-        done.clear()

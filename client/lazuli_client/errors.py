@@ -107,7 +107,10 @@ class ServerError(LazuliError):
 RETRYABLE = (UnavailableError, ConnectionFailedError)
 
 # How the server names a row. Only at a word boundary, so that `context[3]` in a message is left alone.
-_ROW = re.compile(r"\b(?P<field>text|input_ids|attention_mask|embedding)\[(?P<row>\d+)\]")
+_ROW = re.compile(
+    r"\b(?P<field>text|query|document|input_ids|token_type_ids|attention_mask|embedding(_\w+)?|score|probability)"
+    r"\[(?P<row>\d+)\]"
+)
 
 _BY_GRPC_CODE: dict[str, type[LazuliError]] = {
     "INVALID_ARGUMENT": InvalidInputError,
@@ -149,11 +152,13 @@ _CONNECTION_TROUBLE = re.compile(
 # messages that may quote a caller's words come first, known by how they begin.
 _FRAME = r"^(in ensemble '[^']*', )?(\[request id: [^\]]*\] )?"
 _FIELDS = (
-    r"(text|input_ids|attention_mask|prompt_name|instruction|truncate|dimensions|normalize|input_type)(\[|:| and )"
+    r"(text|document|input_ids|attention_mask|prompt_name|instruction|truncate|overlap|dimensions|force_dimensions"
+    r"|normalize|input_type|output)"
+    r"(\[|:| and )"
 )
 _BY_WORDS: tuple[tuple[re.Pattern[str], type[LazuliError]], ...] = (
     (re.compile(rf"{_FRAME}({_FIELDS}|unknown parameter|inference request batch-size)"), InvalidInputError),
-    (re.compile(rf"{_FRAME}(embedding\[|the forward pass failed|the device failed)"), ServerError),
+    (re.compile(rf"{_FRAME}(embedding(_\w+)?\[|the forward pass failed|the device failed)"), ServerError),
     (re.compile(_IS_LOADING), UnavailableError),
     (_STUB_DIED, UnavailableError),
     (re.compile(r"maximum queue size|shutting down|stopping|not ready|unavailable", re.I), UnavailableError),

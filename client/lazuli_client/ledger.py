@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lazuli_client.embeddings import Outputs, Part, column, matrix
+from lazuli_client.embeddings import Outputs, Part, column, count_rows, matrix
 from lazuli_client.errors import LazuliError, ServerError
 from lazuli_client.request import EmbedRequest, Parameters, text_request
 from lazuli_client.retry import RetryPolicy
 from lazuli_client.settings import Settings
 from lazuli_client.splitting import Chunk
+from lazuli_client.token_outputs import read_multi, read_sparse
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _check_stray(answer: StreamAnswer) -> None:
 
 
 def _part(entry: _Open, outputs: Outputs) -> Part:
-    num_rows = len(outputs.get("embedding", ()))
+    num_rows = count_rows(outputs)
     embeddings = matrix(outputs, num_rows)
     index = column(outputs, "index", num_rows).astype(np.int64)
     counts = column(outputs, "token_count", num_rows).astype(np.int32)
@@ -167,7 +168,8 @@ def _part(entry: _Open, outputs: Outputs) -> Part:
     if len(np.unique(index)) != len(index) or not entry.missing[index].all():
         raise ServerError(f"index: the server answered a row twice, rows {entry.rows[index].tolist()}")
     entry.missing[index] = False
-    return Part(entry.rows[index], embeddings, counts)
+    sparse, multi = read_sparse(outputs, num_rows), read_multi(outputs, num_rows)
+    return Part(entry.rows[index], embeddings, counts, sparse, multi)
 
 
 def _check_complete(entry: _Open) -> None:

@@ -4,6 +4,7 @@ Takes what the caller passed, returns the parameters to send. An option that is 
 model's own default holds. Does not know which prompts or dimensions the model has: the server says.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import numpy as np
 
 from lazuli_client.errors import InvalidInputError
+from lazuli_client.option_checks import check_characters, check_choice, check_type
 
-TRUNCATIONS = ("none", "end", "start")
+TRUNCATIONS = ("none", "end", "start", "split")
 INPUT_TYPES = ("query", "document")
+# Encodings of dense vectors, of which a call can have one, and what there is beside them.
+ENCODINGS = ("float32", "dense", "float16", "int8", "uint8", "binary", "ubinary")
+OUTPUTS = (*ENCODINGS, "sparse", "multi")
 _EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 MAX_DIMENSIONS = 2**31 - 1  # what the server takes
 
@@ -25,11 +30,16 @@ class EmbedOptions:
     Attributes:
         prompt_name: Name of a prompt of the checkpoint, put before each text.
         instruction: Free text for the model's instruction template.
-        truncate: A text that is too long: `none` is an error, `end` and `start` cut there.
+        truncate: A text that is too long: `none` is an error, `end` and `start` cut there, `split` takes the mean of
+            the vectors of overlapping chunks.
         dimensions: Keep this many leading dimensions.
         normalize: Whether vectors are scaled to unit length.
         input_type: `query` or `document`: the prompt that the checkpoint has for those, if it has one. Of this,
             `prompt_name` and `instruction` only one can be given.
+        overlap: Tokens that a chunk has in common with the one before; only with `split`.
+        output: What the answer holds, one or several of `OUTPUTS`: `int8`, for one, gives vectors of that dtype.
+            `dense` is another word for `float32`.
+        force_dimensions: Cut vectors of a model, too, that was not trained for it.
 
     Raises:
         InvalidInputError: If a value can not be right for any model.
@@ -41,47 +51,54 @@ class EmbedOptions:
     dimensions: int | None = None
     normalize: bool | None = None
     input_type: str | None = None
+    overlap: int | None = None
+    output: str | Sequence[str] | None = None
+    force_dimensions: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("prompt_name", "instruction"):
-            _check(name, getattr(self, name), (str,), "a string")
-            _check_characters(name, getattr(self, name))
-        _check("normalize", self.normalize, (bool, np.bool_), "True or False")
+            check_type(name, getattr(self, name), (str,), "a string")
+            check_characters(name, getattr(self, name))
+        for name in ("normalize", "force_dimensions"):
+            check_type(name, getattr(self, name), (bool, np.bool_), "True or False")
         given = [name for name in _EXCLUSIVE if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidInputError(f"{' and '.join(given)}: only one of them can be given")
-        _check_choice("truncate", self.truncate, TRUNCATIONS)
-        _check_choice("input_type", self.input_type, INPUT_TYPES)
+        check_choice("truncate", self.truncate, TRUNCATIONS)
+        check_choice("input_type", self.input_type, INPUT_TYPES)
+        if self.output is not None:
+            _check_output(self.output)
         if self.dimensions is not None:
             _check_dimensions(self.dimensions)
+        if self.overlap is not None:
+            _check_overlap(self.overlap, self.truncate)
 
     def parameters(self) -> dict[str, str | int | bool]:
         """The request parameters, without those that are None."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.dimensions is not None:
             values["dimensions"] = int(self.dimensions)  # numpy's types are not among Triton's
-        if self.normalize is not None:
-            values["normalize"] = bool(self.normalize)
+        for name in ("normalize", "force_dimensions"):
+            if values[name] is not None:
+                values[name] = bool(values[name])
+        if self.output is not None:
+            values["output"] = ",".join(names_of(self.output))
+        if self.overlap is not None:
+            values["overlap"] = int(self.overlap)
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _check(name: str, value: Any, kinds: tuple[type, ...], wanted: str) -> None:
-    if value is not None and not isinstance(value, kinds):
-        raise InvalidInputError(f"{name}: must be {wanted}, got {value!r}")
+def names_of(output: str | Sequence[str]) -> tuple[str, ...]:
+    """One name or several as a tuple."""
+    return (output,) if isinstance(output, str) else tuple(output)
 
 
-def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    if value is not None and value not in choices:
-        raise InvalidInputError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")
-
-
-def _check_characters(name: str, value: str | None) -> None:
-    """Refuse what would not arrive: Triton ends a string parameter at a NUL, UTF-8 cannot carry a surrogate."""
-    for place, character in enumerate(value or ""):
-        if character == "\0":
-            raise InvalidInputError(f"{name}: NUL at character {place}; the server would cut the string there")
-        if "\ud800" <= character <= "\udfff":
-            raise InvalidInputError(f"{name}: not valid Unicode, lone surrogate at character {place}")
+def _check_output(output: Any) -> None:
+    if not isinstance(output, Sequence) or not output or not all(name in OUTPUTS for name in names_of(output)):
+        raise InvalidInputError(f"output: must be one or several of {', '.join(OUTPUTS)}, got {output!r}")
+    encodings = [name for name in names_of(output) if name in ENCODINGS]
+    if len(encodings) > 1:
+        raise InvalidInputError(f"output: {' and '.join(encodings)}: only one of them can be given")
 
 
 def _check_dimensions(value: Any) -> None:
@@ -90,3 +107,10 @@ def _check_dimensions(value: Any) -> None:
         raise InvalidInputError(f"dimensions: must be a positive integer, got {value!r}")
     if int(value) > MAX_DIMENSIONS:
         raise InvalidInputError(f"dimensions: {value}, but at most {MAX_DIMENSIONS} is possible")
+
+
+def _check_overlap(value: Any, truncate: str | None) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
+        raise InvalidInputError(f"overlap: must be an integer from 0 on, got {value!r}")
+    if truncate != "split":
+        raise InvalidInputError('overlap: only with truncate="split"')

@@ -40,7 +40,7 @@ def check_kind(path: Path) -> str:
 def to_table(batch: pa.RecordBatch, result: Embeddings, *, with_input: bool) -> pa.Table:
     """Results as a table: the input's columns if wanted, `embedding`, `token_count`, `truncated`."""
     width = result.embeddings.shape[1]
-    flat = pa.array(np.ascontiguousarray(result.embeddings).reshape(-1), pa.float32())
+    flat = pa.array(np.ascontiguousarray(result.embeddings).reshape(-1))
     results = [
         pa.FixedSizeListArray.from_arrays(flat, width),
         pa.array(result.token_counts, pa.int32()),
@@ -52,13 +52,14 @@ def to_table(batch: pa.RecordBatch, result: Embeddings, *, with_input: bool) -> 
     return pa.Table.from_arrays([column for _, column in inputs] + results, schema=pa.schema(fields))
 
 
-def vectors(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float32]:
-    """A column of fixed-size lists as float32 [N, D]."""
+def vectors(column: pa.ChunkedArray | pa.Array) -> NDArray[Any]:
+    """A column of fixed-size lists as [N, D], of the dtype that it holds."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if len(column) == 0:
         return np.zeros((0, 0), np.float32)
-    return np.asarray(column.flatten(), np.float32).reshape(len(column), -1)
+    values: NDArray[Any] = column.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(len(column), -1)
 
 
 def write(path: Path, kind: str, tables: Iterable[pa.Table], num_rows: int) -> None:
@@ -100,13 +101,14 @@ def _write_npy(path: Path, tables: Iterator[pa.Table], num_rows: int) -> None:
         for place, table in enumerate(tables):
             values = vectors(table["embedding"])
             if place == 0:
-                file.write(_npy_header(num_rows, values.shape[1]))
-            file.write(np.ascontiguousarray(values, "<f4").tobytes())
+                dtype = values.dtype.newbyteorder("<")
+                file.write(_npy_header(num_rows, values.shape[1], dtype))
+            file.write(np.ascontiguousarray(values, dtype).tobytes())
 
 
-def _npy_header(num_rows: int, width: int) -> bytes:
+def _npy_header(num_rows: int, width: int, dtype: np.dtype[Any]) -> bytes:
     """Version 1.0 of numpy's format; numpy's own writer wants the whole array."""
-    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({num_rows}, {width}), }}"
+    text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({num_rows}, {width}), }}"
     # The data begins at a multiple of 64 bytes; the header's length is written in 2 bytes after 8 of magic.
     padded = text.ljust(-(-(len(text) + 11) // 64) * 64 - 11) + "\n"
     return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode()

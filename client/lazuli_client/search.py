@@ -23,7 +23,7 @@ from lazuli_client.output import vectors
 from lazuli_client.source import Source
 
 # Texts of a batch, if they were kept, and their vectors [N, D].
-Corpus = Iterator[tuple[list[str | None], NDArray[np.float32]]]
+Corpus = Iterator[tuple[list[str | None], NDArray[Any]]]
 _BATCH_ROWS = 1024
 
 
@@ -66,8 +66,8 @@ def search(
     first_row = 0
     for texts, matrix in corpus:
         if wanted is None:
-            wanted = _embed_query(client, query, matrix.shape[1], prompt_name, path)
-        scores = _unit(matrix) @ wanted
+            wanted = _embed_query(client, query, matrix, prompt_name, path)
+        scores = _unit(np.asarray(matrix, np.float32)) @ wanted
         best = np.argsort(-scores, kind="stable")[:k]
         hits += [Hit(float(scores[row]), first_row + int(row), texts[row]) for row in best]
         hits = sorted(hits, key=lambda hit: (-hit.score, hit.row))[:k]
@@ -76,12 +76,17 @@ def search(
 
 
 def _embed_query(
-    client: LazuliClient, query: str, width: int, prompt_name: str | None, path: Path
+    client: LazuliClient, query: str, matrix: NDArray[Any], prompt_name: str | None, path: Path
 ) -> NDArray[np.float32]:
+    """The query's vector, of unit length, with as many dimensions as the file's."""
     input_type = "query" if prompt_name is None else None
+    width = matrix.shape[1]
     vector = client.embed(query, prompt_name=prompt_name, input_type=input_type).embeddings
-    if vector.shape[1] > width:  # the file was embedded with fewer dimensions
-        vector = client.embed(query, prompt_name=prompt_name, input_type=input_type, dimensions=width).embeddings
+    # The file was embedded with fewer dimensions. Fewer integers could be packed bits as well.
+    if vector.shape[1] > width and matrix.dtype.kind == "f":
+        vector = client.embed(
+            query, prompt_name=prompt_name, input_type=input_type, dimensions=width, force_dimensions=True
+        ).embeddings
     if vector.shape[1] != width:
         raise FileError(f"{path}: its vectors have {width} dimensions, those of the server {vector.shape[1]}")
     unit: NDArray[np.float32] = _unit(vector)[0]
@@ -129,11 +134,15 @@ def _from_npy(path: Path) -> Corpus:
         matrix: NDArray[Any] = np.lib.format.open_memmap(str(path), mode="r")  # type: ignore[no-untyped-call, unused-ignore]
     if matrix.ndim != 2:
         raise FileError(f"{path}: must be [N, D], got shape {list(matrix.shape)}")
-    if matrix.dtype.kind not in "fiu":
-        raise FileError(f"{path}: must hold numbers, got {matrix.dtype}")
+    _check_dtype(path, matrix.dtype)
     for start in range(0, len(matrix), _BATCH_ROWS):
-        rows = np.asarray(matrix[start : start + _BATCH_ROWS], np.float32)
+        rows = np.asarray(matrix[start : start + _BATCH_ROWS])
         yield [None] * len(rows), rows
+
+
+def _check_dtype(path: Path, dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "fi":
+        raise FileError(f"{path}: holds vectors of {dtype}, but only floats and signed integers can be compared")
 
 
 def _from_parquet(path: Path, column: str) -> Corpus:
@@ -147,7 +156,9 @@ def _from_parquet(path: Path, column: str) -> Corpus:
         name = column if column in schema.names else (strings[0] if strings else None)
         for batch in file.iter_batches(_BATCH_ROWS, columns=[name, "embedding"] if name else ["embedding"]):
             texts = batch.column(name).to_pylist() if name else [None] * batch.num_rows
-            yield texts, vectors(batch.column("embedding"))
+            matrix = vectors(batch.column("embedding"))
+            _check_dtype(path, matrix.dtype)
+            yield texts, matrix
 
 
 def _from_jsonl(path: Path, column: str) -> Corpus:
@@ -172,9 +183,10 @@ def _record(line: str, where: str) -> dict[str, Any]:
     return record
 
 
-def _split_records(records: Iterable[dict[str, Any]], column: str) -> tuple[list[str | None], NDArray[np.float32]]:
+def _split_records(records: Iterable[dict[str, Any]], column: str) -> tuple[list[str | None], NDArray[Any]]:
     texts = [record.get(column) for record in records]
-    return texts, np.array([record["embedding"] for record in records], np.float32)
+    matrix = np.array([record["embedding"] for record in records])
+    return texts, matrix if matrix.dtype.kind == "i" else matrix.astype(np.float32)
 
 
 def _first_record(path: Path) -> dict[str, Any]:

@@ -17,12 +17,13 @@ TokenLists = Sequence[Sequence[int]] | Sequence[NDArray[Any]] | NDArray[Any]
 _INT32 = np.iinfo(np.int32)
 
 
-def as_texts(texts: Texts, first_row: int = 0) -> list[str]:
+def as_texts(texts: Texts, first_row: int = 0, name: str = "text") -> list[str]:
     """The texts as a list; a single string is a list of one.
 
     Args:
         texts: A string, a sequence of strings, or a 1-d numpy array of strings.
         first_row: Row number of the first text, for messages.
+        name: What messages call it.
 
     Raises:
         InvalidInputError: If there is no text, or an item is not a string or not encodable as UTF-8.
@@ -32,27 +33,27 @@ def as_texts(texts: Texts, first_row: int = 0) -> list[str]:
         texts = [texts]
     if isinstance(texts, np.ndarray):
         if texts.ndim != 1:
-            raise InvalidInputError(f"text: an array must have 1 dimension, got shape {list(texts.shape)}")
+            raise InvalidInputError(f"{name}: an array must have 1 dimension, got shape {list(texts.shape)}")
         texts = texts.tolist()
-    _check_ordered("text", texts, "a string or a sequence of strings")
-    checked = [as_text(text, row) for row, text in enumerate(texts, first_row)]
+    _check_ordered(name, texts, "a string or a sequence of strings")
+    checked = [as_text(text, row, name) for row, text in enumerate(texts, first_row)]
     if not checked:
-        raise InvalidInputError("text: there is no text; at least 1 is needed")
+        raise InvalidInputError(f"{name}: there is no text; at least 1 is needed")
     return checked
 
 
-def as_text(text: Any, row: int) -> str:
+def as_text(text: Any, row: int, name: str = "text") -> str:
     """One text, checked.
 
     Raises:
         InvalidInputError: If it is not a string, or holds a lone surrogate, which UTF-8 cannot carry.
     """
     if not isinstance(text, str):
-        raise InvalidInputError(f"text[{row}]: must be a string, got {type(text).__name__}", row=row)
+        raise InvalidInputError(f"{name}[{row}]: must be a string, got {type(text).__name__}", row=row)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        message = f"text[{row}]: not valid Unicode, lone surrogate at character {error.start}"
+        message = f"{name}[{row}]: not valid Unicode, lone surrogate at character {error.start}"
         raise InvalidInputError(message, row=row) from None
     return str(text)
 

@@ -62,6 +62,15 @@ def counters(engine):
     return engine.graph_counters
 
 
+class TestFloat16:
+    def test_vectors_are_near_those_of_the_cpu(self, cpu):
+        engine = make_engine(dtype="float16")
+        engine.warm_up()
+        for seed, lengths in enumerate([[40, 20], [5], [200, 3, 3], [128] * 30]):
+            rows = rows_of(lengths, seed)
+            assert worst_cosine(engine.embed_ids(rows), cpu.embed_ids(rows)) >= 0.9999
+
+
 class TestFloat32:
     """Its attention reads the layout on the host, so that a graph would serve one layout alone."""
 

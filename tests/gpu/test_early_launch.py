@@ -16,7 +16,8 @@ from lazuli.checkpoint import load_checkpoint
 from lazuli.encoder import Encoder
 from lazuli.input_buffer import InputBuffer
 from lazuli.models.registry import load_model
-from lazuli.pooling import MODES, pool_normalized
+from lazuli.outputs.quantize import Quantizer
+from lazuli.pooling import MODES, pool_and_finish
 from lazuli.triton_kernels import early, rows
 from random_checkpoint import write_checkpoint
 
@@ -160,13 +161,13 @@ def test_attention_that_feeds_itself(set_early, num_sequences, lengths, causal):
 @pytest.mark.parametrize("mode", MODES)
 def test_pooling_behind_a_norm(set_early, mode):
     cu_seqlens = torch.tensor([0, 1, 8, 500, 564, 597, 597, 597], dtype=torch.int32).cuda()
-    chosen = torch.ones(7, dtype=torch.int32).cuda()
+    codes = torch.ones(7, dtype=torch.int32).cuda()
     tokens = [torch.randn(600, 1024).cuda() for _ in range(2)]
     torch.cuda.synchronize()
 
     def run():
         normed = (rows.rms_norm(tokens[number % 2], None, 1e-6) for number in range(TIMES))
-        return [pool_normalized(hidden, cu_seqlens, mode, chosen, 600)[:5] for hidden in normed]
+        return [pool_and_finish(hidden, cu_seqlens, mode, codes, 600, Quantizer())[:5] for hidden in normed]
 
     set_early(False)
     expected = run()

@@ -17,6 +17,7 @@ from lazuli.batch import RaggedBatch
 from lazuli.buckets import Bucket, BucketTable
 from lazuli.config import EngineConfig
 from lazuli.engine import Engine
+from lazuli.outputs.finish import Finish
 from random_checkpoint import default_or_random
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "perf"))
@@ -155,6 +156,28 @@ class TestEquality:
             vectors = run(lazy, RaggedBatch.pack(rows, flags))
             expected = np.where(np.array(flags)[:, None], scaled, raw)
             np.testing.assert_allclose(vectors, expected, atol=5e-3)
+        assert lazy.graph_counters.captured == 1
+
+    def test_vectors_of_other_types_come_from_the_same_graph(self, lazy, eager):
+        rows = rows_of([9, 9, 9, 9], 0)
+        raw = eager.embed_ids(rows, normalize=False)
+        codes = [Finish(False, "float16").code, Finish(False, "ubinary").code, Finish(False, "binary", 64).code, 0]
+        for _ in range(2):
+            lazy.embed_ids(rows)
+        for shift in range(4):
+            chosen = codes[shift:] + codes[:shift]
+            vectors = run(lazy, RaggedBatch.pack(rows, chosen))
+            for row, vector, code in zip(raw, vectors, chosen, strict=True):
+                finish = Finish.from_code(code)
+                if finish.encoding == "float32":
+                    np.testing.assert_allclose(vector, row, atol=5e-3)
+                elif finish.encoding == "float16":
+                    np.testing.assert_allclose(vector.view(np.float16)[: len(row)], row, atol=5e-3)
+                else:
+                    kept = finish.dimensions or len(row)
+                    encoded = vector.view(np.uint8)[: kept // 8] ^ (128 if finish.encoding == "binary" else 0)
+                    wrong = np.unpackbits(encoded) != (row[:kept] > 0)
+                    assert (np.abs(row[:kept][wrong]) < 5e-3).all()
         assert lazy.graph_counters.captured == 1
 
     def test_all_graphs_together(self, eager):

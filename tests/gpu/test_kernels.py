@@ -1,11 +1,14 @@
 """The GPU kernels against their torch versions in float32 on the CPU."""
 
+import numpy as np
 import pytest
 import torch
 
 from lazuli.kernels import biased_layer_norm, gate, qk_norm_rotary, rms_norm, rotate, silu_multiply
 from lazuli.layers.embedding import TokenEmbedding
-from lazuli.pooling import normalize, pool_normalized
+from lazuli.outputs.finish import Finish, finish
+from lazuli.outputs.quantize import Quantizer, make_ranges
+from lazuli.pooling import pool_and_finish
 
 pytestmark = [
     pytest.mark.gpu,
@@ -53,12 +56,54 @@ def test_pooling_and_normalisation(mode, longest):
     lengths = [1, 7, longest, 64, 33, 0, 0]
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
     hidden = random(int(cu_seqlens[-1]) + 9, 384, dtype=torch.bfloat16)
-    chosen = torch.tensor([1, 0, 1, 1, 0, 1, 0], dtype=torch.int32)
-    output = pool_normalized(hidden.cuda(), cu_seqlens.cuda(), mode, chosen.cuda(), longest).cpu()
-    expected = pool_normalized(hidden, cu_seqlens, mode, chosen, longest)
+    codes = torch.tensor([1, 0, 1, 1, 0, 1, 0], dtype=torch.int32)
+    output = pool_and_finish(hidden.cuda(), cu_seqlens.cuda(), mode, codes.cuda(), longest, Quantizer()).cpu()
+    expected = pool_and_finish(hidden, cu_seqlens, mode, codes, longest, Quantizer())
     torch.testing.assert_close(output[:5], expected[:5], rtol=1e-5, atol=1e-6)
-    rows = hidden[: len(chosen)].contiguous()
-    torch.testing.assert_close(normalize(rows.cuda(), chosen.cuda()).cpu(), normalize(rows, chosen))
+    rows = hidden[: len(codes)].contiguous()
+    finished = finish(rows.cuda(), codes.cuda(), Quantizer()).cpu()
+    torch.testing.assert_close(finished, finish(rows, codes, Quantizer()))
+
+
+@pytest.mark.parametrize("name", ["none", "native", "ranges"])
+@pytest.mark.parametrize("size", [384, 1024, 2560, 4096])
+def test_finishing_behind_pooling(size, name):
+    """Each encoding in one batch; sums in another order may put a value on the other side of a step."""
+    ranges = torch.stack([make_ranges(-torch.ones(size), torch.ones(size) * 2, size) for _ in range(3)])
+    ranges[2, 1] *= 3
+    quantizer = {"none": Quantizer(), "native": Quantizer(native=True), "ranges": Quantizer(ranges=ranges)}[name]
+    on_gpu = Quantizer(quantizer.native, quantizer.ranges.cuda())
+    integers = {"none": [], "native": ["int8"], "ranges": ["int8", "uint8"]}[name]
+    chosen = [
+        Finish(flag, encoding, kept, 2)
+        for encoding in ("float32", "float16", "binary", "ubinary", *integers)
+        for flag in (False, True)
+        for kept in (0, 256)
+    ]
+    codes = torch.tensor([one.code for one in chosen], dtype=torch.int32)
+    lengths = [(7 * number) % 150 + 1 for number in range(len(chosen))]
+    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
+    hidden = random(int(cu_seqlens[-1]), size, dtype=torch.bfloat16) * 3
+    rows = pool_and_finish(hidden.cuda(), cu_seqlens.cuda(), "mean", codes.cuda(), max(lengths), on_gpu).cpu()
+    expected = pool_and_finish(hidden, cu_seqlens, "mean", codes, max(lengths), quantizer)
+    for number, one in enumerate(chosen):
+        kept = one.dimensions or size
+        if one.encoding in ("float32", "float16"):
+            dtype = getattr(torch, one.encoding)
+            pairs = [row[number].view(dtype)[:kept].float() for row in (rows, expected)]
+            torch.testing.assert_close(*pairs, rtol=2e-3, atol=2e-3)
+        elif one.encoding in ("int8", "uint8") or (name == "native" and one.encoding == "binary"):
+            dtype = torch.uint8 if one.encoding == "uint8" else torch.int8
+            mine, other = (row[number].view(dtype)[:kept].int() for row in (rows, expected))
+            assert (mine - other).abs().max() <= (2 if one.encoding == "binary" else 1)
+            assert (mine != other).float().mean() < 0.01
+        else:
+            mine, other = (
+                np.unpackbits(row[number].view(torch.uint8)[: kept // 8].numpy()) for row in (rows, expected)
+            )
+            assert (mine != other).mean() < 0.01
+        if one.encoding != "float32" or one.dimensions:
+            assert rows[number, -1] == 0
 
 
 @DTYPES

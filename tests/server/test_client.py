@@ -86,7 +86,7 @@ def test_tokens(client, reference, sentence_transformer):
 
 def test_options(client, sentence_transformer):
     long = "word " * 400
-    result = client.embed(["short", long], truncate="end", dimensions=32, instruction="query: ")
+    result = client.embed(["short", long], truncate="end", dimensions=32, force_dimensions=True, instruction="query: ")
     assert result.embeddings.shape == (2, 32)
     assert result.truncated.tolist() == [False, True]
     assert result.token_counts.tolist() == [5, 256]

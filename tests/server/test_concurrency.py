@@ -56,7 +56,8 @@ def test_options_of_concurrent_requests_do_not_mix(server, reference):
     def client(number):
         dimensions = 8 * (1 + number % 8)
         rows = [number % len(texts), (number * 7) % len(texts)]
-        actual, _ = DOORS["grpc-infer"](server, [texts[row] for row in rows], dimensions=dimensions)
+        options = {"dimensions": dimensions, "force_dimensions": True}
+        actual, _ = DOORS["grpc-infer"](server, [texts[row] for row in rows], **options)
         cut = expected[rows, :dimensions]
         assert_same_vectors(actual, cut / np.linalg.norm(cut, axis=1, keepdims=True))
 

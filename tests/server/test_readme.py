@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,10 @@ from .serving import LAZULI, Serving
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-MODELS = README.split("### Several models")[1].split("\n##")[0]
+MODELS, PAIRS = (README.split(f"### {title}")[1].split("\n##")[0] for title in ("Several models", "Scores of pairs"))
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-COMMAND = re.compile(r"    ((?:curl |\.venv/bin/lazuli (?:embed|search|model|serve|verify)).*)")
-SHELL = COMMAND.findall(README.replace(MODELS, ""))
+COMMAND = re.compile(r"    ((?:curl |\.venv/bin/lazuli (?:embed|search|rerank|model|serve|verify)).*)")
+SHELL = COMMAND.findall(README.replace(MODELS, "").replace(PAIRS, ""))
 
 
 def addressed(text, server):
@@ -26,7 +27,7 @@ def addressed(text, server):
 def run_shell(command, server, folder):
     """From the top of the checkout, with the files that it makes in a folder of ours."""
     command = addressed(command, server).replace("/tmp/vectors", str(folder / "vectors"))
-    if re.search("lazuli (embed|search)", command):
+    if re.search("lazuli (embed|search|rerank)", command):
         command += f" --url {server.grpc}"
     command = command.replace(".venv/bin/lazuli", LAZULI)
     return subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT, timeout=120)
@@ -55,28 +56,55 @@ def test_shell_in_their_order(server, tmp_path):
         assert done.stdout
 
 
-def test_several_models_in_their_order(tmp_path):
-    commands = COMMAND.findall(MODELS)
-    assert len(commands) == 7
+@contextmanager
+def served():
+    """Run commands one after the other; what `lazuli serve` starts serves until the end. Yields what runs one."""
     serving = None
+
+    def run_next(command, folder):
+        nonlocal serving
+        if command == ".venv/bin/lazuli serve":
+            serving = Serving()
+            return serving.banner()
+        http, grpc, _ = [f"127.0.0.1:{port}" for port in serving.ports] if serving else ["", "", ""]
+        done = run_shell(command, SimpleNamespace(http=http, grpc=grpc), folder)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+        return done.stdout
+
     try:
-        for command in commands:
-            if command == ".venv/bin/lazuli serve":
-                serving = Serving()
-                assert "serves embed, " in serving.banner()
-                assert "short.tokenizer" in serving.banner()
-                continue
-            addresses = [f"127.0.0.1:{port}" for port in serving.ports] if serving else ["", ""]
-            done = run_shell(command, SimpleNamespace(http=addresses[0], grpc=addresses[1]), tmp_path)
-            assert done.returncode == 0, done.stderr
-            assert done.stdout
-            if " list" in command:
-                assert re.search(
-                    r"^short +BertModel +384 +64 +mean +auto +all-MiniLM-L6-v2 +complete", done.stdout, re.M
-                )
-            if command.startswith("curl"):
-                assert len(json.loads(done.stdout)["embedding"]) == 384
+        yield run_next
         assert serving.interrupt() == 0
     finally:
         if serving:
             serving.end()
+
+
+def test_several_models_in_their_order(tmp_path):
+    commands = COMMAND.findall(MODELS)
+    assert len(commands) == 7
+    with served() as run_next:
+        for command in commands:
+            shown = run_next(command, tmp_path)
+            if command.endswith(" serve"):
+                assert "serves embed, " in shown
+                assert "short.tokenizer" in shown
+            if " list" in command:
+                line = r"^short +embed +BertModel +384 +64 +mean +auto +all-MiniLM-L6-v2 +complete"
+                assert re.search(line, shown, re.M)
+            if command.startswith("curl"):
+                assert len(json.loads(shown)["embedding"]) == 384
+
+
+def test_scores_of_pairs_in_their_order(tmp_path):
+    commands = COMMAND.findall(PAIRS)
+    assert len(commands) == 5
+    with served() as run_next:
+        for command in commands:
+            shown = run_next(command, tmp_path)
+            if command.endswith(" serve"):
+                assert "rerank.reranking" in shown
+            if "lazuli rerank" in command:
+                assert len(shown.splitlines()) == 4
+            if command.startswith("curl"):
+                assert 0.4 < json.loads(shown)["score"] <= 1

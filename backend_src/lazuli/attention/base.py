@@ -45,12 +45,15 @@ class AttentionMetadata:
         cu_seqlens_cpu: The same on the host. In a CUDA graph it is what was there at capture: do not use it there.
         max_seqlen: An upper bound for the longest sequence.
         num_tokens: Tokens with the padding behind the last sequence; None if there is none.
+        seen_tokens: [B] int64 on the host: how many of the first tokens of each sequence are looked at by the others;
+            None if all are. Only `ExpandingAttention` knows it.
     """
 
     cu_seqlens: torch.Tensor
     cu_seqlens_cpu: np.ndarray
     max_seqlen: int
     num_tokens: int | None = None
+    seen_tokens: np.ndarray | None = None
 
     @property
     def num_sequences(self) -> int:

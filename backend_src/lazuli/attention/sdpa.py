@@ -49,12 +49,12 @@ class SdpaAttention(AttentionBackend):
             if length == 0 or (bias is None and (window is None or window >= length - 1)):
                 attended = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
             else:
-                attended = _attend_masked(q, k, v, causal, window, bias)
+                attended = attend_masked(q, k, v, causal, window, bias)
             output[tokens] = attended.transpose(1, 2).flatten(0, 1)
         return output
 
 
-def _attend_masked(
+def attend_masked(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -70,12 +70,12 @@ def _attend_masked(
         start = sum(part.shape[2] for part in parts)
         first, last = max(start - reach, 0), start + queries.shape[2] + reach
         keys, values = key[:, :, first:last], value[:, :, first:last]
-        mask = _mask(queries, keys, first - start, causal, window, bias)
+        mask = make_mask(queries, keys, first - start, causal, window, bias)
         parts.append(F.scaled_dot_product_attention(queries, keys, values, mask, enable_gqa=grouped))
     return torch.cat(parts, dim=2)
 
 
-def _mask(
+def make_mask(
     query: torch.Tensor, key: torch.Tensor, offset: int, causal: bool, window: int | None, bias: torch.Tensor | None
 ) -> torch.Tensor:
     """What to add to the scores, [1 or H, queries, keys]; key 0 lies `offset` tokens behind query 0."""

@@ -13,7 +13,7 @@ from lazuli.attention.base import AttentionBackend, AttentionShape
 from lazuli.attention.flash_attn_cute import FlashAttnCuteAttention
 from lazuli.attention.flashinfer_ragged import FlashInferFa2Attention, FlashInferFa3Attention
 from lazuli.attention.sdpa import SdpaAttention
-from lazuli.attention.table import Entry, entries_for, read_entries
+from lazuli.attention.table import Entry, entries_for, read_entries, within
 from lazuli.attention.torch_varlen import TorchVarlenAttention
 from lazuli.attention.triton_ragged import TritonAttention
 from lazuli.errors import ConfigError
@@ -33,9 +33,21 @@ BACKENDS: tuple[type[AttentionBackend], ...] = (
 
 
 def select_attention(
-    name: str | None, device: torch.device, dtype: torch.dtype, shape: AttentionShape
+    name: str | None,
+    device: torch.device,
+    dtype: torch.dtype,
+    shape: AttentionShape,
+    longest: int | None = None,
 ) -> AttentionBackend:
     """Make the backend called `name`, or by default one that takes the quickest for each batch.
+
+    Args:
+        name: One of `BACKENDS`, or None.
+        device: Where it runs.
+        dtype: Of queries, keys and values.
+        shape: Of the model's attention.
+        longest: Most tokens of a text: what would be quicker only for longer ones is not loaded, as some packages take
+            seconds for that.
 
     Raises:
         ConfigError: If the name is unknown, or that backend cannot run here.
@@ -47,6 +59,7 @@ def select_attention(
     why_not = {backend.name: _why_not(backend, device, dtype, shape) for backend in BACKENDS}
     usable = [backend for backend in BACKENDS if why_not[backend.name] is None]
     measured = entries_for(shape, _read_entries(device))
+    measured = within(measured, longest) if longest is not None else measured
     chosen = _make_auto(usable, measured, device, dtype, shape) or usable[0].make(shape, device, dtype)
     reasons = "; ".join(f"{name}: {reason}" for name, reason in why_not.items() if reason is not None)
     _log.info("attention backend: %s (chosen)%s", chosen.name, f"; cannot be used: {reasons}" if reasons else "")

@@ -66,6 +66,13 @@ def entries_for(shape: AttentionShape, entries: Iterable[Entry]) -> list[Entry]:
     return by_distance[min(by_distance)] if by_distance else []
 
 
+def within(entries: Iterable[Entry], longest: int) -> list[Entry]:
+    """Those that a text of at most `longest` tokens can be like: up to the first that is as long."""
+    entries = list(entries)
+    limit = min((entry.length for entry in entries if entry.length >= longest), default=math.inf)
+    return [entry for entry in entries if entry.length <= limit]
+
+
 def nearest(entries: Iterable[Entry], num_tokens: int, length: float) -> Entry:
     """The entry whose tokens and length differ by the fewest doublings."""
     return min(

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from lazuli.launch.addresses import Addresses
 from lazuli.launch.options import Door
-from lazuli.repository.names import ModelNames, models_among
+from lazuli.repository.names import ModelNames, Task, models_among
 
 _TEXTS = '["A cat sleeps.", "A kitten naps.", "The bill is due."]'
 
@@ -29,15 +29,28 @@ def examples(addresses: Addresses, folders: Collection[str]) -> str:
 
 
 def curl_example(addresses: Addresses, model: ModelNames, doors: Collection[Door]) -> str:
-    """One text over HTTP; both doors answer `/generate`."""
+    """One text or pair over HTTP; both doors answer `/generate`."""
     name = model.door(Door.UNARY if Door.UNARY in doors else Door.STREAM)
     url = f"http://{addresses.http}/v2/models/{name}/generate"
-    return f"""curl -s {url} -H 'Content-Type: application/json' -d '{{"text": "A cat sleeps."}}'"""
+    body = '{"text": "A cat sleeps."}'
+    if model.task is Task.RERANK:
+        body = '{"query": "Who sleeps?", "document": "A cat sleeps."}'
+    elif model.task is Task.CONTEXT:
+        body = '{"text": "A cat sleeps.", "document": 0}'
+    return f"""curl -s {url} -H 'Content-Type: application/json' -d '{body}'"""
 
 
 def python_example(addresses: Addresses, model: ModelNames, doors: Collection[Door]) -> str:
-    """Three texts over gRPC: how near they are to each other, or the parts as they come."""
-    if Door.UNARY in doors:
+    """Three texts over gRPC: how near they are to each other or to a query, their labels, or the parts as they come."""
+    if model.task is Task.RERANK:
+        body = f"""    for hit in client.rerank("Who sleeps?", {_TEXTS}):
+        print(hit.index, hit.score)"""
+    elif model.task is Task.CLASSIFY:
+        body = f"""    print(client.classify({_TEXTS}).labels)"""
+    elif model.task is Task.CONTEXT:
+        body = f"""    (vectors,) = client.embed_context([{_TEXTS}])
+print(vectors.embeddings @ vectors.embeddings.T)"""
+    elif Door.UNARY in doors:
         body = f"""    vectors = client.embed({_TEXTS}).embeddings
 print(vectors @ vectors.T)"""
     else:

@@ -27,6 +27,7 @@ class Dtype(StrEnum):
     AUTO = "auto"
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
 
 
 class LogLevel(StrEnum):
@@ -47,6 +48,8 @@ class ServeOptions:
     Attributes:
         model_repositories: Folders, or `built-in`; empty for this project's own and the user's.
         models: Names of the models to load; empty for all.
+        checkpoint: Of the built-in model.
+        rerank_checkpoint: Of a model `rerank` beside it.
         exit_timeout_s: Seconds that requests in flight get to finish after a stop was asked for.
         start_timeout_s: Seconds until every model must have answered a real inference.
         probe_interval_s: Seconds between two real inferences that watch the running server.
@@ -63,6 +66,7 @@ class ServeOptions:
     model_repositories: tuple[str | Path, ...] = ()
     models: tuple[str, ...] = ()
     checkpoint: str | None = None
+    rerank_checkpoint: str | None = None
     device: str | None = None
     dtype: Dtype | None = None
     max_seq_length: int | None = None
@@ -87,6 +91,8 @@ class ServeOptions:
             raise LaunchError(f"--device {self.device!r} is not auto, cpu, cuda or cuda:N")
         if self.checkpoint is not None and not self.checkpoint.strip():
             raise LaunchError("--checkpoint is empty; leave it out for the built-in model")
+        if self.rerank_checkpoint is not None and not self.rerank_checkpoint.strip():
+            raise LaunchError("--rerank-checkpoint is empty; leave it out for no model that reranks")
         # The server's flag separates with these characters.
         if not re.fullmatch(r"[\w.~-]+", self.admin_key):
             raise LaunchError("--admin-key may hold letters, digits and . ~ _ - only")

@@ -15,6 +15,8 @@ from lazuli.launch.rest import RestError, call
 PROBE_TEXT = "Is anyone there?"
 # Token 1 exists in every vocabulary, and a mask of ones has no holes.
 _PROBE_LENGTH = 4
+# Optional for models that read a single text, or do not tell segments apart; others need them.
+_SEGMENTS = "token_type_ids"
 
 
 class ProbeError(Exception):
@@ -114,7 +116,7 @@ def probe_model(config: dict[str, Any], configs: dict[str, dict[str, Any]]) -> P
     inputs = tuple(
         (entry["name"], datatype(entry["data_type"]), probe_shape(entry, batched))
         for entry in config["input"]
-        if not entry.get("optional", False)
+        if not entry.get("optional", False) or entry["name"] == _SEGMENTS
     )
     decoupled = any(_is_decoupled(configs[name]) for name in (config["name"], *steps) if name in configs)
     return ProbeModel(config["name"], inputs, decoupled, steps)
@@ -141,7 +143,7 @@ def probe_shape(entry: dict[str, Any], batched: bool) -> tuple[int, ...]:
 def probe_http(address: str, model: ProbeModel, timeout_s: float) -> None:
     """One `infer` over HTTP, in JSON."""
     inputs = [
-        {"name": name, "datatype": kind, "shape": shape, "data": [_value(kind)] * math.prod(shape)}
+        {"name": name, "datatype": kind, "shape": shape, "data": _values(name, kind, math.prod(shape))}
         for name, kind, shape in model.inputs
     ]
     try:
@@ -218,7 +220,8 @@ def _grpc_inputs(model: ProbeModel) -> list[Any]:
     inputs = []
     for name, kind, shape in model.inputs:
         tensor = grpc.InferInput(name, shape, kind)
-        tensor.set_data_from_numpy(np.full(shape, _value(kind), dtype=triton_to_np_dtype(kind)))
+        values = np.array(_values(name, kind, math.prod(shape)), dtype=triton_to_np_dtype(kind))
+        tensor.set_data_from_numpy(values.reshape(shape))
         inputs.append(tensor)
     return inputs
 
@@ -234,5 +237,8 @@ def _is_decoupled(config: dict[str, Any]) -> bool:
     return bool(config.get("model_transaction_policy", {}).get("decoupled", False))
 
 
-def _value(kind: str) -> str | int:
-    return PROBE_TEXT if kind == "BYTES" else 1
+def _values(name: str, kind: str, count: int) -> list[str | int]:
+    """What goes into an input: a pair has two segments, everything else is of one value."""
+    if name == _SEGMENTS:
+        return [int(2 * place >= count) for place in range(count)]
+    return [PROBE_TEXT if kind == "BYTES" else 1] * count

@@ -11,7 +11,8 @@ import lazuli
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.folders import user_models
 from lazuli.launch.options import Door
-from lazuli.repository.names import PARTS, ModelNames, models_among
+from lazuli.repository.names import BUILT_IN as BUILT_IN_MODEL
+from lazuli.repository.names import BUILT_IN_FOLDERS, ModelNames, models_among
 
 # What names this project's own repository where a path is expected.
 BUILT_IN = "built-in"
@@ -43,7 +44,7 @@ def built_in_repository() -> Path:
     Raises:
         LaunchError: There is none.
     """
-    needed = {part.built_in for parts in PARTS.values() for part in parts}
+    needed = set(BUILT_IN_FOLDERS)
     for folder in (source_root() / "model_repository", *map(Path, _listed()), Path("model_repository")):
         if needed <= set(model_names(folder)):
             return folder.resolve()
@@ -87,10 +88,11 @@ def models_to_load(repositories: Sequence[Path], door: Door, wanted: Sequence[st
         return folders
     places = ", ".join(map(str, repositories))
     models = _chosen(models_among(folders), wanted, places)
-    doors = [model.door(one) for model in models for one in model.doors_among(folders) if door in (one, Door.BOTH)]
+    named = [model.door(one) for model in models for one in model.doors_among(folders) if door in (one, Door.BOTH)]
+    doors = [name for name in named if name is not None]
     if not doors:
-        example = models[0].door(door) if models else ModelNames("embed").door(door)
-        raise LaunchError(f"--door {door} needs a model such as {example}, which {places} does not have")
+        examples = [name for model in [*models, ModelNames(BUILT_IN_MODEL)] if (name := model.door(door))]
+        raise LaunchError(f"--door {door} needs a model such as {examples[0]}, which {places} does not have")
     return doors
 
 

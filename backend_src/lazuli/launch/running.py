@@ -15,6 +15,7 @@ from lazuli.launch.options import ServeOptions
 from lazuli.launch.preflight import check_machine, free_ports
 from lazuli.launch.process import ServerProcess
 from lazuli.launch.repository import BUILT_IN
+from lazuli.launch.rerank_model import with_rerank_model
 from lazuli.launch.server import Server
 from lazuli.launch.stop_request import StopRequest
 
@@ -60,8 +61,9 @@ def running_server(
         LaunchError: It did not start; the message has the reason from the log.
     """
     options = _on_free_ports(options or ServeOptions(), environment or {})
-    check_machine(options)
     with tempfile.TemporaryDirectory(prefix="lazuli-") as folder:
+        options = with_rerank_model(options, Path(folder) / "models", _show_nothing)
+        check_machine(options)
         path = log_path or Path(folder) / "server.log"
         with Server(options, build_launch(options), path, _show_nothing, StopRequest()) as server:
             models = tuple(model.name for model in server.wait_until_serving())

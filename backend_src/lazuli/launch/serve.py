@@ -10,10 +10,11 @@ from collections.abc import Callable
 from lazuli.launch.command import Launch, build_launch
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.examples import examples
-from lazuli.launch.folders import state_folder
+from lazuli.launch.folders import cache_folder, state_folder
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.preflight import check_machine
 from lazuli.launch.probe import ProbeModel, outer_models
+from lazuli.launch.rerank_model import with_rerank_model
 from lazuli.launch.server import Server
 from lazuli.launch.shared_memory import remove_stale_regions
 from lazuli.launch.stop_request import StopRequest
@@ -33,6 +34,7 @@ def serve(options: ServeOptions) -> int:
     Raises:
         LaunchError: It cannot be started or kept running.
     """
+    options = with_rerank_model(options, cache_folder() / "served" / str(options.http_port), say)
     check_machine(options)
     remove_stale_regions()
     launch = build_launch(options)

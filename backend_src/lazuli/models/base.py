@@ -27,12 +27,14 @@ class ModelShape:
         head_dim: Of the attention heads.
         vocab_size: Ids are below it.
         max_positions: Most tokens of a sequence.
+        num_segments: How many segments of a sequence it tells apart, see `lazuli.segments`.
     """
 
     hidden_size: int
     head_dim: int
     vocab_size: int
     max_positions: int
+    num_segments: int = 1
 
 
 def read_fields(cls: Any, model: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lazuli.fused_linear import Workspace
 
 PREFIXES = ("bert.",)
-# A constant table that old checkpoints store, and the head that sentence embeddings do not use.
-IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*", "lm_head.*")
+# A constant table that old checkpoints store, and heads, which `lazuli.heads` reads where they are wanted.
+IGNORED = ("embeddings.position_ids", "pooler.dense.*", "cls.*", "lm_head.*", "classifier.*")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class BertConfig:
             head_dim=self.hidden_size // self.num_attention_heads,
             vocab_size=self.vocab_size,
             max_positions=self.max_position_embeddings - self.position_offset,
+            num_segments=min(2, max(1, self.type_vocab_size)),
         )
 
 
@@ -240,7 +241,10 @@ def _read_embedding(config: BertConfig, weights: WeightReader) -> TokenEmbedding
     size = config.hidden_size
     positions = weights.take("embeddings.position_embeddings.weight", config.max_position_embeddings, size)
     positions = positions[config.position_offset :]
+    segments = config.shape.num_segments
     if config.type_vocab_size:
-        # Single texts are all of type 0, so its vector can be added once and for all.
-        positions = positions + weights.take("embeddings.token_type_embeddings.weight", config.type_vocab_size, size)[0]
-    return TokenEmbedding(weights.take("embeddings.word_embeddings.weight", config.vocab_size, size), positions)
+        # A table of positions for each segment saves a second look-up.
+        types = weights.take("embeddings.token_type_embeddings.weight", config.type_vocab_size, size)[:segments]
+        positions = (positions + types.unsqueeze(1)).flatten(0, 1)
+    tokens = weights.take("embeddings.word_embeddings.weight", config.vocab_size, size)
+    return TokenEmbedding(tokens, positions, segments)

@@ -23,7 +23,7 @@ from lazuli.models.rotary_base import GLOBAL, LOCAL
 from lazuli.weights import WeightReader
 
 PREFIXES = ("model.",)
-# Heads that sentence embeddings do not use.
+# Heads, which `lazuli.heads` reads where they are wanted.
 IGNORED = ("head.*", "decoder.*", "classifier.*")
 _BIASES = ("norm_bias", "attention_bias", "mlp_bias")
 _OLD_THETAS = {GLOBAL: "global_rope_theta", LOCAL: "local_rope_theta"}

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from lazuli.attention.base import AttentionBackend, AttentionMetadata
-from lazuli.checkpoint import read_max_positions
 from lazuli.errors import ConfigError
 from lazuli.layers.embedding import TokenEmbedding
 from lazuli.layers.linear import Linear
@@ -21,6 +20,7 @@ from lazuli.layers.rotary import Rotary, RotaryTable
 from lazuli.layers.self_attention import RotaryAttention
 from lazuli.models.base import ModelShape, read_fields, require, require_one_of
 from lazuli.models.rotary_base import read_theta
+from lazuli.positions import read_max_positions
 from lazuli.weights import WeightReader
 
 PREFIXES = ("nomic_bert.",)

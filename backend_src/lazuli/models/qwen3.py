@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lazuli.fused_linear import Workspace
 
 PREFIXES = ("model.",)
-IGNORED = ("lm_head.weight",)
+IGNORED = ("lm_head.weight", "score.weight")
 
 
 @dataclass(frozen=True)

@@ -41,18 +41,26 @@ _MPNET = _Family(mpnet.read_config, mpnet.PREFIXES, mpnet.load)
 _FAMILIES = {
     "BertModel": _BERT,
     "BertForMaskedLM": _BERT,
+    "BertForSequenceClassification": _BERT,
     "XLMRobertaModel": _XLM_ROBERTA,
     "XLMRobertaForMaskedLM": _XLM_ROBERTA,
+    "XLMRobertaForSequenceClassification": _XLM_ROBERTA,
+    "RobertaModel": _XLM_ROBERTA,
+    "RobertaForMaskedLM": _XLM_ROBERTA,
+    "RobertaForSequenceClassification": _XLM_ROBERTA,
     "Qwen3Model": _QWEN3_CAUSAL,
     "Qwen3ForCausalLM": _QWEN3_CAUSAL,
+    "Qwen3ForSequenceClassification": _QWEN3_CAUSAL,
     "PPLXQwen3Model": _QWEN3_BIDIRECTIONAL,
     "ModernBertModel": _MODERNBERT,
     "ModernBertForMaskedLM": _MODERNBERT,
+    "ModernBertForSequenceClassification": _MODERNBERT,
     "NomicBertModel": _NOMIC_BERT,
     "NomicBertForMaskedLM": _NOMIC_BERT,
     "Gemma3TextModel": _GEMMA3,
     "MPNetModel": _MPNET,
     "MPNetForMaskedLM": _MPNET,
+    "MPNetForSequenceClassification": _MPNET,
 }
 
 
@@ -83,6 +91,15 @@ def read_attention_shape(checkpoint: Checkpoint) -> AttentionShape:
     )
 
 
+def read_prefixes(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The prefixes that a checkpoint's tensors may have, for a `WeightReader`.
+
+    Raises:
+        ConfigError: If the architecture is not supported.
+    """
+    return _find_family(checkpoint).prefixes
+
+
 def load_model(
     checkpoint: Checkpoint, attention: AttentionBackend, device: torch.device, dtype: torch.dtype
 ) -> RaggedModel:
@@ -97,8 +114,7 @@ def load_model(
 
 
 def _find_family(checkpoint: Checkpoint) -> _Family:
-    names = checkpoint.model.get("architectures") or ["none"]
-    name = names if isinstance(names, str) else names[0]
+    name = checkpoint.architecture
     if name not in _FAMILIES:
         supported = ", ".join(_FAMILIES)
         raise ConfigError(f"{checkpoint.path}: the architecture {name} is not supported; supported: {supported}")

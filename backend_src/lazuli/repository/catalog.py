@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazuli.checkpoint import load_checkpoint
+from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import EngineConfig, TokenizerConfig
 from lazuli.errors import ConfigError
 from lazuli.launch.options import Door
 from lazuli.launch.repository import built_in_repository, model_names
+from lazuli.pairs.config import PairTokenizerConfig
 from lazuli.parameters import AUTO, expand
 from lazuli.repository.addition import check_ours
 from lazuli.repository.errors import RepositoryError
 from lazuli.repository.facts import check_architecture
 from lazuli.repository.model_config import ModelConfig
 from lazuli.repository.model_folders import CONFIG, VERSION, take_away
-from lazuli.repository.names import ModelNames, Task, check_name, models_among
+from lazuli.repository.names import ModelNames, Task, all_folders, check_name, models_among
+from lazuli.repository.task_config import ReaderConfig, parameters_of_reader, reader_config
 from lazuli.repository.weight_files import find_weight_files
 
 UNKNOWN = "?"
@@ -31,11 +33,13 @@ class Entry:
 
     Attributes:
         name: Its name.
+        task: What it computes.
         doors: The doors that it has.
         fault: What keeps it from being served; empty if it is complete.
     """
 
     name: str
+    task: Task = Task.EMBED
     doors: list[Door] = field(default_factory=list)
     architecture: str = UNKNOWN
     dimension: str = UNKNOWN
@@ -67,16 +71,27 @@ def parameters_of(name: str, repositories: Sequence[Path]) -> dict[str, str]:
 
 
 def configs_of(parameters: Mapping[str, str]) -> tuple[EngineConfig, TokenizerConfig]:
-    """The parameters of all parts, each with the part that knows it.
+    """The parameters of all parts of a model for vectors, each with the part that knows it.
+
+    Raises:
+        ConfigError: If one has a value that it cannot have, or the model is for another task.
+    """
+    engine, reader = task_configs_of(parameters)
+    if not isinstance(reader, TokenizerConfig) or engine.task != Task.EMBED:
+        raise ConfigError(f"this model is for the task {engine.task}, not for vectors")
+    return engine, reader
+
+
+def task_configs_of(parameters: Mapping[str, str]) -> tuple[EngineConfig, ReaderConfig]:
+    """The parameters of all parts of a model of any task: of its engine, and of what reads its texts.
 
     Raises:
         ConfigError: If one has a value that it cannot have.
     """
-    engine, tokenizer = (
-        {name: value for name, value in parameters.items() if name in config.__dataclass_fields__}
-        for config in (EngineConfig, TokenizerConfig)
-    )
-    return EngineConfig.from_parameters(engine), TokenizerConfig.from_parameters(tokenizer)
+    engine = {name: value for name, value in parameters.items() if name in EngineConfig.__dataclass_fields__}
+    config = EngineConfig.from_parameters(engine)
+    task = Task(config.task)
+    return config, reader_config(task, _of_reader(task, parameters))
 
 
 def folders_of(repository: Path, name: str) -> list[str]:
@@ -86,12 +101,10 @@ def folders_of(repository: Path, name: str) -> list[str]:
         RepositoryError: If there is none, or it is not one that was added.
     """
     check_name(name, model_names(built_in_repository()))
-    for task in Task:
-        model = ModelNames(name, task)
-        present = [folder for folder in model.folders() if (repository / folder).exists()]
-        if present:
-            check_ours(repository, model, present)
-            return present
+    present = [folder for folder in all_folders(name) if (repository / folder).exists()]
+    if present:
+        check_ours(repository, name, present)
+        return present
     there = ", ".join(model.name for model in models_among(model_names(repository))) or "none"
     raise RepositoryError(f"name: there is no model {name!r} in {repository}; there are: {there}")
 
@@ -106,7 +119,7 @@ def remove(repository: Path, folders: list[str]) -> None:
 
 
 def _entry(repository: Path, model: ModelNames, folders: list[str]) -> Entry:
-    entry = Entry(model.name, model.doors_among(folders))
+    entry = Entry(model.name, model.task, model.doors_among(folders))
     try:
         missing = [name for door in entry.doors for name in model.folders(door) if name not in folders]
         parameters = _parameters(repository, [name for name in model.folders() if name in folders])
@@ -135,12 +148,26 @@ def _parameters(repository: Path, folders: list[str]) -> dict[str, str]:
 def _look_into(entry: Entry, parameters: dict[str, str]) -> None:
     checkpoint = load_checkpoint(entry.checkpoint)
     entry.architecture = str((checkpoint.model.get("architectures") or [UNKNOWN])[0])
-    limit = parameters.get("max_seq_length", AUTO)
-    entry.limit = str(checkpoint.max_seq_length) if limit == AUTO else limit
+    entry.limit = _limit(entry.task, parameters, checkpoint)
     pooling = parameters.get("pooling", AUTO)
     entry.pooling = checkpoint.pooling if pooling == AUTO else pooling
-    entry.dimension = str(check_architecture(checkpoint))
+    entry.dimension = str(check_architecture(checkpoint, entry.task))
     find_weight_files(checkpoint.path)
     if not (checkpoint.path / "tokenizer.json").is_file():
         raise RepositoryError(f"checkpoint: {checkpoint.path / 'tokenizer.json'} is missing")
-    configs_of(parameters)
+    task_configs_of(parameters)
+
+
+def _limit(task: Task, parameters: Mapping[str, str], checkpoint: Checkpoint) -> str:
+    reader = reader_config(task, _of_reader(task, parameters))
+    if isinstance(reader, PairTokenizerConfig):
+        from lazuli.pairs.tokenizer import find_limit
+
+        return str(find_limit(reader, checkpoint))
+    limit = parameters.get("max_seq_length", AUTO)
+    return str(checkpoint.max_seq_length) if limit == AUTO else limit
+
+
+def _of_reader(task: Task, parameters: Mapping[str, str]) -> dict[str, str]:
+    names = parameters_of_reader(task)
+    return {name: value for name, value in parameters.items() if name in names}

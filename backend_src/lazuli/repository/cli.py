@@ -30,14 +30,18 @@ def add_model(
     checkpoint: Annotated[
         str, typer.Option(help="Hugging Face folder, packaged checkpoint, or org/name[@revision] of the hub.")
     ],
-    task: Annotated[Task, typer.Option(help="What the model computes.")] = Task.EMBED,
+    task: Annotated[
+        Task | None, typer.Option(help="What the model computes; by default what the checkpoint is made for.")
+    ] = None,
     repository: Repository = None,
     max_seq_length: Annotated[
         int | None, typer.Option(min=1, help="Most tokens a text; by default as the checkpoint says.")
     ] = None,
     dtype: Annotated[Dtype | None, typer.Option(help="Arithmetic; by default as `lazuli serve` says.")] = None,
     pooling: Annotated[str | None, typer.Option(help="mean, cls or last; by default as the checkpoint says.")] = None,
-    door: Annotated[Door, typer.Option(help="Make it for whole answers (unary), for streams, or both.")] = Door.BOTH,
+    door: Annotated[
+        Door, typer.Option(help="Make it for whole answers (unary), for streams, or both, where its task has both.")
+    ] = Door.BOTH,
     parameter: Annotated[
         list[str] | None, typer.Option("--set", help="Any other parameter of config.pbtxt, NAME=VALUE; repeatable.")
     ] = None,

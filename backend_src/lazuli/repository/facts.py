@@ -11,9 +11,15 @@ from typing import Any, cast
 
 from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import EngineConfig, TokenizerConfig
+from lazuli.context.config import check_pooling
 from lazuli.errors import ConfigError
+from lazuli.heads.head_config import HeadConfig, read_head_config
+from lazuli.heads.task import check_task, detect_task, scores_by_vectors
 from lazuli.repository.errors import RepositoryError
+from lazuli.repository.names import Task
+from lazuli.repository.task_config import read_limit, reader_config
 from lazuli.repository.weight_files import WeightFiles, read_weight_files
+from lazuli.tokenwise.facts import DENSE, read_token_facts
 
 
 @dataclass(frozen=True)
@@ -21,18 +27,23 @@ class Facts:
     """What a user wants to know before serving a checkpoint.
 
     Attributes:
+        task: What the model computes.
         architecture: As its `config.json` names it.
         path: Its folder.
         weights: Its weights.
-        dimension: The length of vectors.
-        max_seq_length: Most tokens of a text.
+        dimension: The length of vectors, or the number of scores or labels.
+        max_seq_length: Most tokens of a text, or of a pair.
         pooling: How tokens become a vector.
         pooling_is_guessed: Whether neither the checkpoint nor the user says so.
         normalize: Whether vectors are of unit length.
         prompts: Prompt name to the text put before the input.
         default_prompt_name: The prompt for requests that name none.
+        labels: The names of labels, for that task.
+        activation: What makes scores or probabilities of logits; empty for vectors.
+        outputs: Of a model that embeds: `dense`, `sparse` and `multi`, of these what it has.
     """
 
+    task: Task
     architecture: str
     path: Path
     weights: WeightFiles
@@ -43,6 +54,9 @@ class Facts:
     normalize: bool
     prompts: Mapping[str, str]
     default_prompt_name: str | None
+    labels: tuple[str, ...] = ()
+    activation: str = ""
+    outputs: tuple[str, ...] = (DENSE,)
 
 
 def examine(tokenizer: Mapping[str, str], engine: Mapping[str, str]) -> Facts:
@@ -56,80 +70,106 @@ def examine(tokenizer: Mapping[str, str], engine: Mapping[str, str]) -> Facts:
         RepositoryError: If a file is missing, the architecture is not supported, or a parameter does not fit.
     """
     try:
-        config, engine_config = TokenizerConfig.from_parameters(tokenizer), EngineConfig.from_parameters(engine)
+        engine_config = EngineConfig.from_parameters(engine)
+        task = Task(engine_config.task)
+        config = reader_config(task, tokenizer)
         checkpoint = load_checkpoint(config.checkpoint)
-        dimension = check_architecture(checkpoint)
+        dimension = check_architecture(checkpoint, task)
         weights = read_weight_files(checkpoint.path)
-        max_seq_length = _check_tokenizer(config)
-        _check_tensors(checkpoint)
+        max_seq_length = read_limit(config)
+        head = _read_head(checkpoint, task)
+        outputs = read_token_facts(checkpoint).outputs if task is Task.EMBED else (DENSE,)
+        if task is Task.CONTEXT:
+            check_pooling(engine_config.pooling or checkpoint.pooling)
+        _check_tensors(checkpoint, head)
     except ConfigError as error:
         raise RepositoryError(str(error)) from None
+    prompts = config.parsed_prompts() if isinstance(config, TokenizerConfig) else {}
+    chosen_prompt = config.default_prompt_name if isinstance(config, TokenizerConfig) else None
     return Facts(
-        architecture=_architecture(checkpoint),
+        task=task,
+        architecture=checkpoint.architecture,
         path=checkpoint.path,
         weights=weights,
         dimension=dimension,
         max_seq_length=max_seq_length,
-        pooling=engine_config.pooling or checkpoint.pooling,
-        pooling_is_guessed=engine_config.pooling is None and not (checkpoint.path / "modules.json").is_file(),
-        normalize=checkpoint.normalize,
-        prompts={**checkpoint.prompts, **config.parsed_prompts()},
-        default_prompt_name=config.default_prompt_name or checkpoint.default_prompt_name,
+        pooling=head.pooling if head else engine_config.pooling or checkpoint.pooling,
+        pooling_is_guessed=not head and engine_config.pooling is None and not checkpoint.modules,
+        normalize=checkpoint.normalize and not head,
+        prompts={**checkpoint.prompts, **prompts},
+        default_prompt_name=chosen_prompt or checkpoint.default_prompt_name,
+        labels=head.labels if head and task is Task.CLASSIFY else (),
+        activation=head.activation if head else "",
+        outputs=outputs,
     )
 
 
-def check_small_files(folder: Path) -> None:
-    """Check what can be checked without the weights.
+def find_task(checkpoint: str) -> Task:
+    """The task that a checkpoint is for, by its small files.
 
     Raises:
-        RepositoryError: As `examine` does.
+        RepositoryError: If they cannot be read.
     """
     try:
-        check_architecture(load_checkpoint(str(folder)))
-        _check_tokenizer(TokenizerConfig(checkpoint=str(folder)))
+        return Task(detect_task(load_checkpoint(checkpoint)))
     except ConfigError as error:
         raise RepositoryError(str(error)) from None
 
 
-def check_architecture(checkpoint: Checkpoint) -> int:
-    """The length of a checkpoint's vectors.
+def check_small_files(folder: Path, task: Task | None = None) -> None:
+    """Check what can be checked without the weights.
+
+    Args:
+        folder: The checkpoint.
+        task: What it is to do; None is what it is for.
 
     Raises:
-        ConfigError: If the architecture is not supported.
+        RepositoryError: As `examine` does.
+    """
+    task = task or find_task(str(folder))
+    try:
+        check_architecture(load_checkpoint(str(folder)), task)
+        read_limit(reader_config(task, {"checkpoint": str(folder)}))
+    except ConfigError as error:
+        raise RepositoryError(str(error)) from None
+
+
+def check_architecture(checkpoint: Checkpoint, task: Task = Task.EMBED) -> int:
+    """The length of a checkpoint's vectors, or the number of its scores or labels.
+
+    Raises:
+        ConfigError: If the architecture is not supported, or not for this task.
         RepositoryError: If the engine is not installed.
     """
     _need_engine()
     from lazuli.dense import dense_dimension
     from lazuli.models.registry import read_shape
 
-    return dense_dimension(checkpoint, read_shape(checkpoint).hidden_size)
+    shape = read_shape(checkpoint)
+    check_task(checkpoint, task.value)
+    head = _read_head(checkpoint, task)
+    return len(head.labels) if head else dense_dimension(checkpoint, shape.hidden_size)
 
 
-def _check_tokenizer(config: TokenizerConfig) -> int:
-    from lazuli.tokenizer import TextTokenizer
-
-    try:
-        return TextTokenizer.from_config(config).max_seq_length
-    except ConfigError:
-        raise
-    except Exception as error:  # the library raises plain ones for a file that it cannot read
-        raise ConfigError(f"checkpoint: the tokenizer of {config.checkpoint} cannot be read ({error})") from None
+def _read_head(checkpoint: Checkpoint, task: Task) -> HeadConfig | None:
+    has_head = task is Task.CLASSIFY or (task is Task.RERANK and not scores_by_vectors(checkpoint))
+    return read_head_config(checkpoint, task.value) if has_head else None
 
 
-def _check_tensors(checkpoint: Checkpoint) -> None:
+def _check_tensors(checkpoint: Checkpoint, head: HeadConfig | None) -> None:
     """Build the model out of shapes, which tells of every tensor that is missing, left over or of a wrong size."""
     import torch
 
     from lazuli.dense import load_dense
+    from lazuli.heads.load import load_head
     from lazuli.models.registry import load_model
 
     nowhere = torch.device("meta")
     model = load_model(checkpoint, cast(Any, None), nowhere, torch.float32)
-    load_dense(checkpoint, model.shape.hidden_size, nowhere)
-
-
-def _architecture(checkpoint: Checkpoint) -> str:
-    return str((checkpoint.model.get("architectures") or ["none"])[0])
+    if head:
+        load_head(checkpoint, head, nowhere)
+    else:
+        load_dense(checkpoint, model.shape.hidden_size, nowhere)
 
 
 def _need_engine() -> None:

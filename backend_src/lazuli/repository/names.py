@@ -2,8 +2,9 @@
 
 Takes a name, or the names of the folders in a repository; returns names. Looks at no file.
 
-The model NAME answers to NAME, and in parts to NAME.stream; its steps have names of their own, NAME.tokenizer and so
-on. As no model may be named like a step, two models never need the same folder, and so NAME-embedding stays free.
+The model NAME answers to NAME, and one for vectors in parts to NAME.stream; its steps have names of their own,
+NAME.tokenizer and so on. As no model may be named like a step, two models never need the same folder, and so
+NAME-embedding stays free.
 """
 
 import re
@@ -22,6 +23,9 @@ class Task(StrEnum):
     """What a model computes."""
 
     EMBED = "embed"
+    RERANK = "rerank"
+    CLASSIFY = "classify"
+    CONTEXT = "context"
 
 
 @dataclass(frozen=True)
@@ -29,29 +33,46 @@ class Part:
     """One folder of a model.
 
     Attributes:
-        suffix: What follows the model's name.
-        built_in: The model of this project's own repository that it is made from.
+        suffix: What follows the model's name; no two tasks have steps of one suffix.
+        blueprint: The folder that it is made from.
         doors: The doors that need it.
         is_door: Whether clients with texts call it.
     """
 
     suffix: str
-    built_in: str
-    doors: Collection[Door]
+    blueprint: str
+    doors: Collection[Door] = (Door.UNARY,)
     is_door: bool = False
 
 
-# Steps come before the doors that call them.
+# Steps come before the doors that call them: first what reads texts, then the engine.
 PARTS = {
     Task.EMBED: (
         Part(".tokenizer", "tokenizer", (Door.UNARY, Door.STREAM)),
-        Part(".embedding", "embedding", (Door.UNARY,)),
+        Part(".embedding", "embedding"),
         Part(".embedding_stream", "embedding_stream", (Door.STREAM,)),
-        Part("", "embed", (Door.UNARY,), is_door=True),
+        Part("", "embed", is_door=True),
         Part(".stream", "embed_stream", (Door.STREAM,), is_door=True),
-    )
+    ),
+    Task.RERANK: (
+        Part(".rerank_tokenizer", "rerank_tokenizer"),
+        Part(".reranking", "reranking"),
+        Part("", "rerank", is_door=True),
+    ),
+    Task.CLASSIFY: (
+        Part(".classify_tokenizer", "classify_tokenizer"),
+        Part(".classification", "classification"),
+        Part("", "classify", is_door=True),
+    ),
+    Task.CONTEXT: (
+        Part(".context_tokenizer", "context_tokenizer"),
+        Part(".contextual", "contextual"),
+        Part("", "embed_context", is_door=True),
+    ),
 }
-BUILT_IN = {task: next(part.built_in for part in parts if not part.suffix) for task, parts in PARTS.items()}
+# The folders of this project's own repository, which are a model as they are.
+BUILT_IN = "embed"
+BUILT_IN_FOLDERS = tuple(part.blueprint for part in PARTS[Task.EMBED])
 
 
 @dataclass(frozen=True)
@@ -68,20 +89,20 @@ class ModelNames:
 
     @property
     def is_built_in(self) -> bool:
-        """Whether it is one of this project's own, whose folders have names of their own."""
-        return self.name == BUILT_IN[self.task]
+        """Whether it is this project's own, whose folders have names of their own."""
+        return self.task is Task.EMBED and self.name == BUILT_IN
 
     def of(self, part: Part) -> str:
         """The folder's name of a part."""
-        return part.built_in if self.is_built_in else self.name + part.suffix
+        return part.blueprint if self.is_built_in else self.name + part.suffix
 
     def folders(self, door: Door = Door.BOTH) -> list[str]:
         """The folders that a door needs, steps first."""
         return [self.of(part) for part in parts_of(self.task, door)]
 
-    def door(self, door: Door) -> str:
-        """The model to call at the unary or the stream door."""
-        return next(self.of(part) for part in parts_of(self.task, door) if part.is_door)
+    def door(self, door: Door) -> str | None:
+        """The model to call at the unary or the stream door; None if its task has no such door."""
+        return next((self.of(part) for part in parts_of(self.task, door) if part.is_door), None)
 
     def doors_among(self, folders: Collection[str]) -> list[Door]:
         """The doors that these folders have."""
@@ -93,14 +114,27 @@ def parts_of(task: Task, door: Door) -> list[Part]:
     return [part for part in PARTS[task] if door is Door.BOTH or door in part.doors]
 
 
+def doors_of(task: Task) -> list[Door]:
+    """The doors that a model for a task can have."""
+    return [door for door in (Door.UNARY, Door.STREAM) if parts_of(task, door)]
+
+
+def all_folders(name: str) -> list[str]:
+    """The folders that a model of this name can have, whatever it computes, steps first."""
+    models = [ModelNames(name, task) for task in Task]
+    steps = [step for model in models for step in _steps(model)]
+    return list(dict.fromkeys([*steps, *(folder for model in models for folder in model.folders())]))
+
+
 def models_among(folders: Collection[str]) -> list[ModelNames]:
     """The models that folders of these names make up: those that have a door, and its tokenizer or engine."""
     known = []
     for folder in sorted(folders):
         for task in Task:
-            built_in = [part for part in PARTS[task] if part.built_in == folder and part.is_door]
             suffixes = [part.suffix for part in PARTS[task] if part.is_door and folder.endswith(part.suffix)]
-            names = [BUILT_IN[task]] if built_in else [folder.removesuffix(suffix) for suffix in suffixes]
+            names = [folder.removesuffix(suffix) for suffix in suffixes]
+            if task is Task.EMBED and folder in BUILT_IN_FOLDERS:
+                names = [BUILT_IN] if any(part.blueprint == folder and part.is_door for part in PARTS[task]) else []
             models = [ModelNames(name, task) for name in names]
             known += [model for model in models if any(step in folders for step in _steps(model))]
     return list(dict.fromkeys(known))
@@ -122,7 +156,7 @@ def check_name(name: str, taken: Collection[str] = ()) -> None:
         )
     if len(name) > MAX_LENGTH:
         raise RepositoryError(f"name: {len(name)} characters, but at most {MAX_LENGTH} are allowed")
-    own = {part.built_in for parts in PARTS.values() for part in parts} | set(taken)
+    own = {*BUILT_IN_FOLDERS, *taken}
     if name in own:
         raise RepositoryError(f"name: {name!r} is a built-in model; built in are {', '.join(sorted(own))}")
     for suffix in sorted({part.suffix for parts in PARTS.values() for part in parts if part.suffix}):

@@ -16,8 +16,16 @@ from lazuli.launch.options import Door, ServeOptions
 from lazuli.repository.addition import Added
 from lazuli.repository.catalog import Entry
 from lazuli.repository.facts import Facts
+from lazuli.repository.names import Task, doors_of
 
-_HEAD = ("name", "architecture", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
+_HEAD = ("name", "task", "architecture", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
+_MOST_LABELS = 10
+
+_COMMANDS = {
+    Task.EMBED: "embed FILE -o vectors.parquet",
+    Task.RERANK: "rerank QUERY FILE",
+    Task.CLASSIFY: "classify FILE",
+}
 
 
 def describe(added: Added, repository: Path) -> str:
@@ -27,11 +35,9 @@ def describe(added: Added, repository: Path) -> str:
     rows = [
         ("checkpoint", added.checkpoint),
         ("architecture", facts.architecture),
+        ("task", facts.task.value),
         ("weights", _weights(facts, len(doors))),
-        ("dimension", str(facts.dimension)),
-        ("limit", f"{facts.max_seq_length} tokens a text"),
-        ("pooling", _pooling(facts)),
-        ("prompts", _prompts(facts)),
+        *_of_the_task(facts),
     ]
     lines = [f"added {added.model.name} to {repository}: {', '.join(sorted(added.folders))}"]
     lines += [f"  {name:<12}  {value}" for name, value in rows]
@@ -47,8 +53,9 @@ def how_to_call(added: Added, repository: Path, doors: Sequence[Door]) -> str:
     serve = " ".join([command, "serve", *place, "--model", added.model.name])
     parts = ["Serve it, or without --model all models of the repository:", serve, "Then call it:"]
     parts += [curl_example(addresses, added.model, doors), python_example(addresses, added.model, doors)]
-    if Door.UNARY in doors:
-        parts.append(f"{command} embed FILE -o vectors.parquet --model {added.model.name}")
+    words = _COMMANDS.get(added.model.task)
+    if words is not None and Door.UNARY in doors:
+        parts.append(f"{command} {words} --model {added.model.name}")
     return "\n\n".join(parts)
 
 
@@ -71,11 +78,11 @@ def size(num_bytes: int) -> str:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    one_door = f" ({entry.doors[0]} only)" if len(entry.doors) == 1 else ""
+    one_door = f" ({entry.doors[0]} only)" if len(entry.doors) < len(doors_of(entry.task)) else ""
     state = f"incomplete: {entry.fault}" if entry.fault else f"complete{one_door}"
     return (
-        *(entry.name, entry.architecture, entry.dimension, entry.limit, entry.pooling, entry.dtype, entry.checkpoint),
-        state,
+        *(entry.name, entry.task.value, entry.architecture, entry.dimension, entry.limit, entry.pooling, entry.dtype),
+        *(entry.checkpoint, state),
     )
 
 
@@ -84,6 +91,27 @@ def _weights(facts: Facts, num_doors: int) -> str:
     files = f" in {len(weights.files)} files" if len(weights.files) > 1 else ""
     twice = "; each of the two doors loads its own copy" if num_doors == 2 else ""
     return f"{size(weights.num_bytes)}{files}, {weights.num_parameters:,} numbers, {weights.dtype}{twice}"
+
+
+def _of_the_task(facts: Facts) -> list[tuple[str, str]]:
+    if facts.task is Task.RERANK:
+        if not facts.activation:
+            return [("limit", f"{facts.max_seq_length} tokens a text"), ("scores", "by what it makes of both texts")]
+        default = "" if facts.activation == "identity" else f"; {facts.activation} unless a request says otherwise"
+        return [("limit", f"{facts.max_seq_length} tokens a pair"), ("scores", f"logits{default}")]
+    limit = ("limit", f"{facts.max_seq_length} tokens a {'document' if facts.task is Task.CONTEXT else 'text'}")
+    if facts.task is Task.CLASSIFY:
+        return [limit, ("labels", f"{_labels(facts)} ({facts.activation})")]
+    prompts = ("prompts", _prompts(facts))
+    outputs = [("outputs", ", ".join(facts.outputs))] if facts.outputs != ("dense",) else []
+    if "dense" not in facts.outputs:
+        return [*outputs, limit, prompts]
+    return [("dimension", str(facts.dimension)), *outputs, limit, ("pooling", _pooling(facts)), prompts]
+
+
+def _labels(facts: Facts) -> str:
+    more = len(facts.labels) - _MOST_LABELS
+    return ", ".join([*facts.labels[:_MOST_LABELS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _pooling(facts: Facts) -> str:

@@ -32,11 +32,16 @@ def read_tensor(request: Any, name: str) -> np.ndarray:
     Raises:
         InputError: If it is missing.
     """
-    tensor = pb_utils.get_input_tensor_by_name(request, name)
-    if tensor is None:
+    array = find_tensor(request, name)
+    if array is None:
         raise InputError(f"{name}: the input is missing")
-    array: np.ndarray = tensor.as_numpy()
     return array
+
+
+def find_tensor(request: Any, name: str) -> np.ndarray | None:
+    """An input tensor as numpy, or None if it is missing."""
+    tensor = pb_utils.get_input_tensor_by_name(request, name)
+    return None if tensor is None else tensor.as_numpy()
 
 
 def read_options(request: Any) -> str:

@@ -1,6 +1,5 @@
 """The `tokenizer` model: text in, token ids out, one answer for each request of a call."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,10 @@ from lazuli.config import TokenizerConfig
 from lazuli.options import RequestOptions
 from lazuli.tokenizer import TextTokenizer, decode_texts, pad
 from lazuli.triton import protocol
+from lazuli.triton.answering import AnsweringModel
 
 
-class TritonPythonModel:
+class TritonPythonModel(AnsweringModel):
     """Triton's interface to `lazuli.tokenizer`."""
 
     def initialize(self, args: dict[str, str]) -> None:
@@ -19,23 +19,14 @@ class TritonPythonModel:
         protocol.log_to_triton()
         self._tokenizer = TextTokenizer.from_config(TokenizerConfig.from_parameters(protocol.read_parameters(args)))
         self._tokenizer.tokenize(["warm up"], RequestOptions())
-        self._pool = ThreadPoolExecutor(self._tokenizer.threads, thread_name_prefix="lazuli-request")
-        protocol.forget_start()
+        self._start(self._tokenizer.threads)
 
-    def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer all requests at the same time, each by itself: a bad one does not touch the others."""
-        if len(requests) == 1 or self._tokenizer.encoder.chars_for_threads is None:  # threads would only get in the way
-            return list(map(self._answer, requests))
-        return list(self._pool.map(self._answer, requests))
-
-    def _answer(self, request: Any) -> Any:
-        try:
-            options = RequestOptions.from_json(protocol.read_options(request))
-            texts = self._tokenizer.tokenize(decode_texts(protocol.read_tensor(request, "text")), options)
-        except Exception as error:  # raising out of execute() would fail the other requests of the call too
-            return protocol.make_error(error)
+    def _compute(self, request: Any) -> dict[str, np.ndarray]:
+        options = self._read_options(protocol.read_options(request))
+        texts = self._tokenizer.tokenize(decode_texts(protocol.read_tensor(request, "text")), options)
         input_ids, attention_mask = pad(texts)
         truncated = np.array([[text.truncated] for text in texts])
-        return protocol.make_response(
-            {"input_ids": input_ids, "attention_mask": attention_mask, "truncated": truncated}
-        )
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "truncated": truncated}
+
+    def _read_options(self, parameters: str) -> RequestOptions:
+        return RequestOptions.from_json(parameters)

@@ -1,7 +1,7 @@
-"""The GPU version of `lazuli.pooling`, in the Triton language: pooling and scaling to unit length.
+"""The GPU version of `lazuli.pooling`, in the Triton language: pooling, and what becomes of each vector.
 
 A sequence is summed in chunks of 64 tokens, and then over its chunks, whatever shares its batch. Where sequences lie
-and which vectors are scaled is read before the kernel before has ended: see `early`.
+and what becomes of vectors is read before the kernel before has ended: see `early`.
 """
 
 from typing import Any
@@ -10,12 +10,13 @@ import torch
 import triton
 import triton.language as tl
 
+from lazuli.outputs.quantize import Quantizer
 from lazuli.triton_kernels.early import launch_options, let_next_start, wait_for_previous
+from lazuli.triton_kernels.finishing import block_of, finish_row
 from lazuli.triton_kernels.layout import find_block, first_block, most_blocks, search_width
 
 _CHUNK = tl.constexpr(64)
 _ROWS = tl.constexpr(4)  # summed at a time
-_SMALLEST_NORM = tl.constexpr(1e-12)  # as in torch.nn.functional.normalize
 
 
 @triton.jit
@@ -48,11 +49,20 @@ def _chunk_sums_kernel(
 
 @triton.jit
 def _finish_kernel(
-    source, cu_seqlens, chosen, output, size, MODE: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+    source,
+    cu_seqlens,
+    codes,
+    ranges,
+    output,
+    size,
+    MODE: tl.constexpr,
+    QUANTIZER: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     mean: tl.constexpr = MODE == "chunks" or MODE == "mean"
     sequence = tl.program_id(0)
-    is_chosen = tl.load(chosen + sequence) != 0
+    code = tl.load(codes + sequence)
     if MODE == "rows":
         first, count = sequence, 1
     else:
@@ -68,39 +78,45 @@ def _finish_kernel(
     total = _sum_rows(source, first, count, size, 1 << 30 if mean else 1, BLOCK)
     if mean:
         total /= tl.maximum(length, 1)
-    norm = tl.sqrt(tl.sum(total * total, axis=0))
-    scale = tl.where(is_chosen, 1.0 / tl.maximum(norm, _SMALLEST_NORM), 1.0)
-    columns = tl.arange(0, BLOCK)
-    tl.store(output + sequence.to(tl.int64) * size + columns, total * scale, mask=columns < size)
+    finish_row(total, code, ranges, output + sequence.to(tl.int64) * size, size, QUANTIZER, BLOCK)
 
 
 def pool(
-    hidden: torch.Tensor, cu_seqlens: torch.Tensor, mode: str, chosen: torch.Tensor, max_seqlen: int
+    hidden: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    mode: str,
+    codes: torch.Tensor,
+    max_seqlen: int,
+    quantizer: Quantizer,
 ) -> torch.Tensor:
-    """See `lazuli.pooling.pool_normalized`."""
+    """See `lazuli.pooling.pool_and_finish`."""
     assert hidden.is_contiguous(), "rows are found by their number"
     num_sequences, size = len(cu_seqlens) - 1, hidden.shape[1]
-    output = torch.empty((num_sequences, size), dtype=torch.float32, device=hidden.device)
-    options: dict[str, Any] = {"BLOCK": triton.next_power_of_2(size), "num_warps": 4}
-    options |= launch_options(hidden.device)
     source = hidden
     if mode == "mean" and max_seqlen > _CHUNK.value:
         num_chunks = most_blocks(len(hidden), num_sequences, _CHUNK.value)
         source = torch.empty((num_chunks, size), dtype=torch.float32, device=hidden.device)
         arguments: list[Any] = [hidden, cu_seqlens, source, num_sequences, size]
+        options = {"BLOCK": block_of(size), "num_warps": 4} | launch_options(hidden.device)
         _chunk_sums_kernel[(num_chunks,)](*arguments, SEARCH=search_width(num_sequences), **options)
         mode = "chunks"
-    arguments = [source, cu_seqlens, chosen, output, size]
-    _finish_kernel[(num_sequences,)](*arguments, MODE=mode, **options)
-    return output
+    return _finish(source, cu_seqlens, codes, num_sequences, mode, quantizer)
 
 
-def normalize(vectors: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """See `lazuli.pooling.normalize`."""
+def finish(vectors: torch.Tensor, codes: torch.Tensor, quantizer: Quantizer) -> torch.Tensor:
+    """See `lazuli.outputs.finish.finish`."""
     assert vectors.is_contiguous(), "rows are found by their number"
-    output = torch.empty(vectors.shape, dtype=torch.float32, device=vectors.device)
-    num_rows, size = vectors.shape
-    arguments: list[Any] = [vectors, chosen, chosen, output, size]
-    options = launch_options(vectors.device)
-    _finish_kernel[(num_rows,)](*arguments, MODE="rows", BLOCK=triton.next_power_of_2(size), num_warps=4, **options)
+    return _finish(vectors, codes, codes, len(vectors), "rows", quantizer)
+
+
+def _finish(
+    source: torch.Tensor, cu_seqlens: torch.Tensor, codes: torch.Tensor, num_rows: int, mode: str, quantizer: Quantizer
+) -> torch.Tensor:
+    size = source.shape[1]
+    output = torch.empty((num_rows, size), dtype=torch.float32, device=source.device)
+    kind = "native" if quantizer.native else "ranges" if len(quantizer.ranges) else "none"
+    ranges = quantizer.ranges if kind == "ranges" else output  # which nobody reads
+    arguments: list[Any] = [source, cu_seqlens, codes, ranges, output, size]
+    options = {"BLOCK": block_of(size), "num_warps": 4} | launch_options(source.device)
+    _finish_kernel[(num_rows,)](*arguments, MODE=mode, QUANTIZER=kind, **options)
     return output

@@ -11,7 +11,10 @@ import torch
 import triton
 import triton.language as tl
 
+from lazuli.segments import SEGMENT_BIT
 from lazuli.triton_kernels.early import launch_options, let_next_start, wait_for_previous
+
+_SEGMENT_BIT = tl.constexpr(SEGMENT_BIT)
 
 
 @triton.jit
@@ -72,7 +75,9 @@ def _embed_kernel(
     output,
     sums,
     size,
+    segment_length,
     TWO: tl.constexpr,
+    SEGMENTS: tl.constexpr,
     SCALED: tl.constexpr,
     BLOCK: tl.constexpr,
     EARLY: tl.constexpr,
@@ -83,10 +88,17 @@ def _embed_kernel(
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, BLOCK)
     inside = columns < size
-    token = tl.load(input_ids + row).to(tl.int64) * size
+    token = tl.load(input_ids + row).to(tl.int64)
+    segment = token >> _SEGMENT_BIT
+    if SEGMENTS:
+        token -= segment << _SEGMENT_BIT
+    token *= size
     values = tl.load(tokens + token + columns, mask=inside, other=0.0).to(tl.float32)
     if TWO:
-        position = tl.load(position_ids + row).to(tl.int64) * size
+        position = tl.load(position_ids + row).to(tl.int64)
+        if SEGMENTS:
+            position += segment * segment_length
+        position *= size
         values += tl.load(positions + position + columns, mask=inside, other=0.0).to(tl.float32)
     values = values.to(output.dtype.element_ty).to(tl.float32)
     scaled = values
@@ -178,6 +190,8 @@ def embed(
     tokens: torch.Tensor,
     positions: torch.Tensor | None,
     scale: torch.Tensor | None = None,
+    *,
+    segment_length: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Look up tokens, and add their positions' vectors if there is a table of them.
 
@@ -187,6 +201,8 @@ def embed(
         tokens: [V, D].
         positions: [P, D], or None.
         scale: [D], multiplied in at the end, or None.
+        segment_length: How many positions the table has for each segment that ids tell of (see `lazuli.segments`); 0
+            if they do not.
 
     Returns:
         [T, D], and [T, 2, 1] float32: sum and sum of squares of each row, before the scale.
@@ -195,9 +211,10 @@ def embed(
     output = torch.empty((num_tokens, size), dtype=tokens.dtype, device=tokens.device)
     sums = torch.empty((num_tokens, 2, 1), dtype=torch.float32, device=tokens.device)
     tables = [tokens if table is None else table for table in (positions, scale)]
-    arguments: list[Any] = [input_ids, position_ids, tokens, *tables, output, sums, size]
+    arguments: list[Any] = [input_ids, position_ids, tokens, *tables, output, sums, size, segment_length]
     options = launch_options(tokens.device) | {"TWO": positions is not None, "SCALED": scale is not None}
-    _embed_kernel[(num_tokens,)](*arguments, **options, BLOCK=triton.next_power_of_2(size), num_warps=4)
+    options |= {"SEGMENTS": segment_length > 0, "BLOCK": triton.next_power_of_2(size), "num_warps": 4}
+    _embed_kernel[(num_tokens,)](*arguments, **options)
     return output, sums
 
 

@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 
 from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions
-from lazuli.request import EmbeddingPart, EmbedRequest, UnaryRequest
+from lazuli.outputs.dense import DenseModel
+from lazuli.request import Part, Request, UnaryRequest
 
 # Long enough for a loaded machine; only a broken test ever waits so long.
 PATIENCE_S = 10.0
@@ -24,17 +25,17 @@ class RecordingSender:
     """Keeps what a request sends, and complains about anything after the last word."""
 
     def __init__(self) -> None:
-        self.parts: list[EmbeddingPart] = []
+        self.parts: list[Part] = []
         self.finals: list[bool] = []
         self.errors: list[LazuliError] = []
         self.after_end: list[Any] = []
-        self.prepared: list[EmbeddingPart] = []
+        self.prepared: list[Part] = []
         self._ended = threading.Event()
 
-    def prepare(self, part: EmbeddingPart) -> None:
+    def prepare(self, part: Part) -> None:
         self.prepared.append(part)
 
-    def send(self, part: EmbeddingPart, *, final: bool) -> None:
+    def send(self, part: Part, *, final: bool) -> None:
         if self._ended.is_set():
             self.after_end.append(part)
         self.parts.append(part)
@@ -56,14 +57,14 @@ class RecordingSender:
         assert self._ended.wait(PATIENCE_S), "the request was never answered"
         return self
 
-    def embedding(self) -> np.ndarray:
+    def embedding(self, name: str = "embedding") -> np.ndarray:
         """The vectors by row; checks that each row came once, and that the last part alone was final."""
         assert not self.errors, self.errors
         assert not self.after_end
         assert self.finals == [False] * (len(self.finals) - 1) + [True]
         index = np.concatenate([part.index for part in self.parts])
         assert sorted(index.tolist()) == list(range(len(index)))
-        vectors = np.concatenate([part.embedding for part in self.parts])
+        vectors = np.concatenate([part.outputs[name] for part in self.parts])
         ordered = np.empty_like(vectors)
         ordered[index] = vectors
         return ordered
@@ -81,19 +82,21 @@ def make_sender() -> type[RecordingSender]:
 
 
 @pytest.fixture
-def make_request() -> Callable[..., EmbedRequest]:
+def make_request() -> Callable[..., Request]:
     """Make a request of rows of the given lengths; row r of request `tag` holds the ids tag, tag, ..."""
 
     def make(
         *lengths: int,
         tag: int = 1,
-        cls: type[EmbedRequest] = UnaryRequest,
+        cls: type[Request] = UnaryRequest,
         sender: Any = None,
         normalize: bool = False,
+        width: int = 2,
         **options: Any,
-    ) -> EmbedRequest:
+    ) -> Request:
         rows = [np.full(length, tag, dtype=np.int32) for length in lengths]
-        return cls(rows, RequestOptions(**options), normalize, sender or RecordingSender())
+        form = DenseModel(width, normalize).choose(RequestOptions(**options))
+        return cls(rows, form, sender or RecordingSender())
 
     return make
 

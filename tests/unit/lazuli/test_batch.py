@@ -14,7 +14,7 @@ def test_rows_lie_behind_each_other_by_ascending_length():
     assert batch.input_ids.tolist() == [4, 5, 6, 1, 2, 3]
     assert batch.position_ids.tolist() == [0, 0, 1, 0, 1, 2]
     assert batch.cu_seqlens.tolist() == [0, 1, 3, 6]
-    assert batch.normalize.tolist() == [False, True, True]
+    assert batch.finish.tolist() == [0, 1, 1]
     assert (batch.max_seqlen, batch.num_tokens, batch.num_sequences) == (3, 6, 3)
 
 
@@ -26,7 +26,7 @@ def test_equal_lengths_keep_their_order():
 def test_dtypes():
     batch = RaggedBatch.pack([row(1, 2), row(3)], [True, False])
     assert batch.input_ids.dtype == batch.position_ids.dtype == batch.cu_seqlens.dtype == np.int32
-    assert batch.normalize.dtype == np.bool_
+    assert batch.finish.dtype == np.int32
     assert isinstance(batch.max_seqlen, int)
 
 

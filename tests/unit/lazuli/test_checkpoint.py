@@ -89,6 +89,22 @@ class TestModules:
         write("modules.json", [TRANSFORMER, POOLING, NORMALIZE])
         assert load(tmp_path).normalize
 
+    def test_they_are_kept_for_those_who_need_more(self, tmp_path, write):
+        score = {"type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore", "path": "1_LogitScore"}
+        write("modules.json", [TRANSFORMER, score])
+        write("config_sentence_transformers.json", {"model_type": "CrossEncoder"})
+        checkpoint = load(tmp_path)
+        assert checkpoint.modules == (("Transformer", ""), ("LogitScore", "1_LogitScore"))
+        assert checkpoint.sentence_transformers == {"model_type": "CrossEncoder"}
+
+    @pytest.mark.parametrize(
+        ("named", "architecture"),
+        [(["BertModel", "Other"], "BertModel"), ("BertModel", "BertModel"), ([], "none"), (None, "none")],
+    )
+    def test_architecture(self, tmp_path, write, named, architecture):
+        write("config.json", {"max_position_embeddings": 8, "architectures": named})
+        assert load(tmp_path).architecture == architecture
+
     @pytest.mark.parametrize("name", ["LayerNorm", "CLIPModel"])
     def test_another_module_is_refused_by_name(self, tmp_path, write, name):
         write(

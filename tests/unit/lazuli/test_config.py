@@ -53,6 +53,12 @@ class TestEngineConfig:
         with pytest.raises(ConfigError, match="graph_capture: 'auto' is not one of idle, lazy, off"):
             EngineConfig.from_parameters({"graph_capture": "auto"})
 
+    def test_tasks(self):
+        assert EngineConfig().task == "embed"
+        assert EngineConfig.from_parameters({"task": "rerank"}).task == "rerank"
+        with pytest.raises(ConfigError, match="task: 'auto' is not one of embed, rerank, classify"):
+            EngineConfig.from_parameters({"task": "auto"})
+
     def test_one_reply_thread_more_than_batches_in_flight(self):
         assert EngineConfig(max_in_flight=3, reply_threads=4).reply_threads == 4
         with pytest.raises(ConfigError, match="reply_threads: must be at least 5, got 4"):
@@ -60,7 +66,11 @@ class TestEngineConfig:
 
     @pytest.mark.parametrize(
         ("name", "value", "choices"),
-        [("dtype", "float16", "auto, float32, bfloat16"), ("pooling", "max", "auto, mean, cls, last")],
+        [
+            ("dtype", "float64", "auto, float32, bfloat16, float16"),
+            ("pooling", "max", "auto, mean, cls, last"),
+            ("matryoshka", "true", "auto, yes, no"),
+        ],
     )
     def test_choices(self, name, value, choices):
         with pytest.raises(ConfigError, match=f"{name}: '{value}' is not one of {choices}"):

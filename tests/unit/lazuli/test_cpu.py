@@ -14,7 +14,7 @@ def test_the_inputs_are_those_of_the_batch_without_a_copy():
     assert inputs.position_ids.tolist() == [0, 0, 1, 2]
     assert inputs.attention.cu_seqlens.tolist() == inputs.attention.cu_seqlens_cpu.tolist() == [0, 1, 4]
     assert inputs.attention.max_seqlen == 3
-    assert inputs.normalize.tolist() == [False, True]
+    assert inputs.finish.tolist() == [0, 1]
 
 
 def test_a_step_is_finished_when_it_returns():

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from lazuli import recorder
 from lazuli.batch import RaggedBatch
 from lazuli.buckets import Bucket, BucketTable
 from lazuli.cuda import CudaStepper, dummy_batch
@@ -20,6 +21,7 @@ from lazuli.encoder import Encoder
 from lazuli.graph import GraphCache
 from lazuli.graph_keeper import GraphKeeper
 from lazuli.graph_profile import ProfileFile
+from lazuli.lazy_tensors import Computed
 from lazuli.models.base import ModelShape
 
 CPU = torch.device("cpu")
@@ -117,7 +119,7 @@ class FakeEncoder(Encoder):
             return super().encode(inputs)
         if self.failures:
             raise self.failures.pop()
-        output = torch.full((len(inputs.normalize), 3), torch.nan)
+        output = torch.full((len(inputs.finish), 3), torch.nan)
         graph.again = lambda: output.copy_(Encoder.encode(self, inputs))
         return output
 
@@ -149,6 +151,7 @@ def cuda(monkeypatch):
     }
     for name, replacement in replacements.items():
         monkeypatch.setattr(torch.cuda, name, replacement)
+    monkeypatch.setattr(recorder, "_SEGMENT_BYTES", 0)
     return fake
 
 
@@ -246,6 +249,47 @@ class TestSteps:
         check(stepper, pack(3))
 
 
+class TestOtherPrograms:
+    def test_what_is_computed_of_the_inputs_of_a_batch(self, make):
+        stepper, encoder = make()
+        batch = pack(20, 3)
+        later = []
+
+        def compute(inputs):
+            assert inputs.attention.max_seqlen == 20
+            return Computed({"twice": 2 * inputs.input_ids}, lambda: later.append(1) or {"one": torch.ones(1)})
+
+        lazy = stepper.run(batch, compute)
+        assert not later  # it would wait for the device
+        result = lazy.result()
+        assert result["twice"].tolist() == (2 * batch.input_ids).tolist()
+        assert result["one"].tolist() == [1]
+        assert encoder.planned == [(23, 2)]
+
+    def test_the_result_is_not_overwritten_by_the_next_batch(self, make):
+        stepper, _ = make()
+        lazies = [
+            stepper.run(pack(5, first=first), lambda inputs: Computed({"ids": inputs.input_ids})) for first in (1, 9)
+        ]
+        assert [lazy.result()["ids"][0] for lazy in lazies] == [1, 9]
+
+    @pytest.mark.parametrize("where", ["run", "later"])
+    def test_a_failed_one_gives_its_buffer_back(self, make, where):
+        stepper, _ = make()
+
+        def fail():
+            raise ValueError("no")
+
+        def compute(inputs):
+            return Computed({}, fail) if where == "later" else fail()
+
+        free = len(stepper._input_buffer.staging_pool._free)
+        with pytest.raises(ValueError, match="no"):
+            stepper.run(pack(5), compute).result()
+        assert len(stepper._input_buffer.staging_pool._free) == free
+        check(stepper, pack(5))
+
+
 class TestCaptures:
     def test_one_that_fails_once_is_run_eagerly_and_tried_again(self, make, cuda):
         stepper, encoder = make()
@@ -298,6 +342,15 @@ class TestCaptures:
         assert stepper.graphs.counters.failed == 1
         check(stepper, pack(300))
         check(stepper, pack(300, 300))
+
+    @pytest.mark.parametrize("fits", [True, False])
+    def test_a_pool_that_grows_does_so_by_whole_segments(self, make, monkeypatch, fits):
+        stepper, _ = make(max_bytes=3000)
+        stepper.run_dummy(own(300, 300))  # 4 bytes a token
+        stepper.capture(own(300))
+        stepper._recorder._own_pool_bytes = 1200
+        monkeypatch.setattr(recorder, "_SEGMENT_BYTES", 1700 if fits else 1800)
+        assert stepper.capture(own(300, 40)) == fits
 
     def test_a_capture_leaves_what_is_in_flight_alone(self, make):
         stepper, _ = make()

@@ -6,6 +6,7 @@ from lazuli.batch import RaggedBatch
 from lazuli.cpu import host_inputs
 from lazuli.dense import Dense
 from lazuli.encoder import Encoder
+from lazuli.heads.load import HeadLayer
 from lazuli.layers.linear import Linear
 from lazuli.models.base import ModelShape
 
@@ -74,6 +75,22 @@ class TestDense:
 
     def test_without_them_the_model_decides_the_dimension(self):
         assert Encoder(FakeModel(), "mean").dimension == 3
+
+
+class TestHead:
+    HEAD = (
+        HeadLayer(Linear(torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0]]), torch.tensor([0.0, 1.0])), "tanh"),
+        HeadLayer(Linear(torch.tensor([[10.0, 1.0]]))),
+    )
+
+    def test_its_values_come_as_they_are(self):
+        encoder = Encoder(FakeModel(), "last")
+        encoder.attach(self.HEAD)
+        assert encoder.dimension == 1
+        expected = torch.tensor([[3.0, 0.0], [6.0, 1.0]]) * torch.tensor([1.0, 2.0]) + torch.tensor([0.0, 1.0])
+        expected = expected.tanh() @ torch.tensor([[10.0], [1.0]])
+        for finish in ([False, False], [True, True]):
+            torch.testing.assert_close(encoder.encode(inputs(finish)), expected)
 
 
 def test_shape_is_the_models():

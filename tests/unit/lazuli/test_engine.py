@@ -8,8 +8,12 @@ import torch
 from lazuli import engine as engine_module
 from lazuli.batch import RaggedBatch
 from lazuli.config import EngineConfig
-from lazuli.engine import Engine, choose_device
+from lazuli.device import choose_device
+from lazuli.engine import Engine
 from lazuli.errors import ConfigError
+from lazuli.options import RequestOptions
+from lazuli.outputs.calibration import FILE_NAME, calibrate
+from lazuli.outputs.finish import Finish
 
 CPU = torch.device("cpu")
 
@@ -99,6 +103,54 @@ class TestEngine:
         engine = make()
         assert engine.limits.max_positions == 64
         engine.warm_up()
+
+
+class TestTasks:
+    """With heads; `tests/unit/lazuli/heads` compares their values with references."""
+
+    def classifier(self, folder, write_bert, make_bert_tensors, labels=1):
+        head = {"classifier.weight": torch.randn(labels, 32), "classifier.bias": torch.randn(labels)}
+        names = {str(number): f"L{number}" for number in range(labels)}
+        changes = {"architectures": ["BertForSequenceClassification"], "id2label": names}
+        return str(write_bert(folder, tensors=make_bert_tensors() | head, **changes))
+
+    def test_what_it_says_of_itself(self, tmp_path, write_bert, make_bert_tensors, make):
+        engine = make(checkpoint=self.classifier(tmp_path, write_bert, make_bert_tensors, 3), task="classify")
+        assert (engine.dimension, engine.head.labels, engine.num_segments) == (3, ("L0", "L1", "L2"), 2)
+        assert make().head is None
+        engine.warm_up()
+
+    def test_a_head_has_its_own_pooling(self, tmp_path, write_bert, make_bert_tensors, make):
+        folder = self.classifier(tmp_path, write_bert, make_bert_tensors)
+        scores = make(checkpoint=folder, task="rerank").embed_ids(rows_of(9, 3))
+        assert np.array_equal(make(checkpoint=folder, task="rerank", pooling="cls").embed_ids(rows_of(9, 3)), scores)
+        with pytest.raises(ConfigError, match=r"pooling: 'mean', but the head of .* needs 'cls'"):
+            make(checkpoint=folder, task="rerank", pooling="mean")
+
+    def test_a_head_makes_no_vectors(self, tmp_path, write_bert, make_bert_tensors, make):
+        with pytest.raises(ConfigError, match="made for the task rerank, and its vectors mean nothing"):
+            make(checkpoint=self.classifier(tmp_path, write_bert, make_bert_tensors))
+
+    def test_a_checkpoint_without_a_head_gives_no_labels(self, make):
+        with pytest.raises(ConfigError, match="BertModel has no labels"):
+            make(task="classify")
+
+    def test_a_head_is_float32_where_the_model_is_not(self, tmp_path, write_bert, make_bert_tensors, make):
+        folder = self.classifier(tmp_path, write_bert, make_bert_tensors)
+        engine = make(checkpoint=folder, task="rerank", dtype="bfloat16")
+        assert [layer._linear.weight.dtype for layer in engine._encoder._head] == [torch.float32] * 2
+        exact = make(checkpoint=folder, task="rerank").embed_ids(rows_of(9, 33))
+        np.testing.assert_allclose(engine.embed_ids(rows_of(9, 33)), exact, atol=0.1)
+
+    def test_the_dtype_is_chosen_by_what_the_head_reads(
+        self, tmp_path, write_bert, make_bert_tensors, make, monkeypatch
+    ):
+        seen = []
+        monkeypatch.setattr("lazuli.precision.has_amx_bf16", lambda: True)
+        monkeypatch.setattr("lazuli.precision.worst_cosine", lambda exact, quick: seen.append(exact.dimension) or 1.0)
+        folder = self.classifier(tmp_path, write_bert, make_bert_tensors)
+        assert make(checkpoint=folder, task="rerank", dtype=None).dimension == 1
+        assert seen == [32]
 
 
 class TestWithoutGraphs:
@@ -210,3 +262,50 @@ class TestChooseDevice:
         gpus(2)
         with pytest.raises(ConfigError, match=f"device: '{name}' is not one of auto, cpu, cuda, cuda:N"):
             choose_device(name, None)
+
+
+class TestFloat16:
+    def test_vectors_are_near_those_of_float32(self, make):
+        rows = rows_of(3, 17, 64)
+        engine = make(dtype="float16")
+        engine.warm_up()
+        vectors = engine.embed_ids(rows)
+        assert vectors.dtype == np.float32
+        assert float((vectors * make().embed_ids(rows)).sum(axis=1).min()) >= 0.9999
+
+    def test_a_checkpoint_that_overflows_does_not_start(self, tmp_path, write_bert, make_bert_tensors):
+        tensors = make_bert_tensors()
+        tensors["encoder.layer.1.output.dense.bias"] += 70_000
+        engine = Engine(EngineConfig(checkpoint=str(write_bert(tmp_path, tensors=tensors)), dtype="float16"), CPU)
+        with pytest.raises(ConfigError, match="dtype: float16: this checkpoint overflows in it"):
+            engine.warm_up()
+
+    def test_models_that_are_known_to_overflow_are_not_even_loaded(self, tmp_path, write_bert):
+        folder = write_bert(tmp_path, architectures=["PPLXQwen3Model"])
+        with pytest.raises(ConfigError, match="dtype: float16: PPLXQwen3Model overflows"):
+            Engine(EngineConfig(checkpoint=str(folder), dtype="float16"), CPU)
+
+
+class TestFinish:
+    def test_an_engine_reads_the_ranges_beside_its_checkpoint(self, tmp_path, write_bert):
+        folder = write_bert(tmp_path)
+        engine = Engine(EngineConfig(checkpoint=str(folder), dtype="float32"), CPU)
+        assert engine.dense_model.calibration is None
+        vectors = engine.embed_ids(rows_of(*range(1, 40)))
+        calibrate(vectors, (), normalize=True).write(folder / FILE_NAME)
+        engine = Engine(EngineConfig(checkpoint=str(folder), dtype="float32"), CPU)
+        form = engine.dense_model.choose(RequestOptions(output=("uint8",)))
+        batch = RaggedBatch.pack(rows_of(5), [form.finish])
+        (encoded,) = form.read(np.zeros(1, np.int32), engine.step(batch).result())["embedding_uint8"]
+        minimum, maximum = vectors.min(axis=0), vectors.max(axis=0)
+        places = (engine.embed_ids(rows_of(5))[0] - minimum) / (maximum - minimum) * 255
+        np.testing.assert_allclose(encoded, np.clip(places, 0, 255), atol=1.01)
+
+    def test_for_few_tokens_and_for_many(self, make):
+        engine = make()
+        for lengths in ((5,), (64,) * 20):
+            rows = rows_of(*lengths)
+            codes = [Finish(True, "binary").code] * len(rows)
+            batch = RaggedBatch.pack(rows, codes)
+            bits = np.packbits(engine.embed_ids(rows)[batch.order] > 0, axis=1)
+            assert (engine.step(batch).result().view(np.int8)[:, :4] == (bits.astype(np.int16) - 128)).all()

@@ -16,9 +16,9 @@ from lazuli.input_buffer import InputBuffer, _parts, count_inputs, fill
 from lazuli.models.registry import load_model
 
 
-def make(*lengths, first=1, normalize=None):
+def make(*lengths, first=1, finish=None):
     rows = [np.arange(first, first + length, dtype=np.int32) for length in lengths]
-    return RaggedBatch.pack(rows, normalize or [True] * len(rows))
+    return RaggedBatch.pack(rows, finish or [1] * len(rows))
 
 
 def make_buffer():
@@ -60,24 +60,24 @@ def test_parts_are_aligned_and_apart(num_tokens, num_sequences):
 
 
 def test_without_padding_it_is_the_batch():
-    batch = make(3, 2, 2, normalize=[True, False, True])
+    batch = make(3, 2, 2, finish=[1, 0, 18])
     _, inputs = upload(batch, exact(batch))
     assert inputs.input_ids.tolist() == batch.input_ids.tolist()
     assert inputs.position_ids.tolist() == batch.position_ids.tolist()
     assert inputs.attention.cu_seqlens.tolist() == batch.cu_seqlens.tolist()
     assert inputs.attention.max_seqlen == 3
-    assert inputs.normalize.tolist() == [0, 1, 1]
+    assert inputs.finish.tolist() == [0, 18, 1]
 
 
 def test_padded_tokens_are_zero_and_padded_sequences_are_empty():
-    batch = make(3, 2, normalize=[True, True])
+    batch = make(3, 2, finish=[1, 1])
     _, inputs = upload(batch, Bucket(8, 5, 16))
     assert inputs.input_ids.tolist() == [1, 2, 1, 2, 3, 0, 0, 0]
     assert inputs.position_ids.tolist() == [0, 1, 0, 1, 2, 0, 0, 0]
     # The last value is repeated: it is the number of real tokens, not that of the bucket.
     assert inputs.attention.cu_seqlens.tolist() == [0, 2, 5, 5, 5, 5]
     assert inputs.attention.max_seqlen == 16
-    assert inputs.normalize.tolist() == [1, 1, 0, 0, 0]
+    assert inputs.finish.tolist() == [1, 1, 0, 0, 0]
 
 
 def test_nothing_of_the_batch_before_is_left():
@@ -85,7 +85,7 @@ def test_nothing_of_the_batch_before_is_left():
     buffer, _ = upload(make(*[2] * 8, first=40), sizes)
     _, again = upload(make(3, 2), sizes, buffer)
     _, fresh = upload(make(3, 2), sizes)
-    for name in ("input_ids", "position_ids", "normalize"):
+    for name in ("input_ids", "position_ids", "finish"):
         assert torch.equal(getattr(again, name), getattr(fresh, name))
     assert torch.equal(again.attention.cu_seqlens, fresh.attention.cu_seqlens)
 
@@ -119,7 +119,7 @@ def test_every_part_is_a_view_of_the_buffer():
     buffer, inputs = upload(batch, Bucket(8, 5, 16))
     first = buffer._device_buffer.data_ptr()
     last = first + buffer._device_buffer.numel() * 4
-    for tensor in (inputs.input_ids, inputs.position_ids, inputs.attention.cu_seqlens, inputs.normalize):
+    for tensor in (inputs.input_ids, inputs.position_ids, inputs.attention.cu_seqlens, inputs.finish):
         assert first <= tensor.data_ptr() < last
         assert tensor.dtype == torch.int32
 
@@ -130,8 +130,8 @@ def test_inputs_made_for_one_batch_compute_the_next_one_in_the_same_buffer(tiny_
     model = load_model(load_checkpoint(str(tiny_checkpoint)), SdpaAttention(), torch.device("cpu"), torch.float32)
     encoder = Encoder(model, pooling)
     sizes = Bucket(16, 4, 16)
-    buffer, captured = upload(make(3, 5, first=2, normalize=[False, True]), sizes)
-    batch = make(3, 5, first=30, normalize=[True, False])
+    buffer, captured = upload(make(3, 5, first=2, finish=[0, 1]), sizes)
+    batch = make(3, 5, first=30, finish=[1, 0])
     upload(batch, sizes, buffer)
     expected = encoder.encode(host_inputs(batch))
     torch.testing.assert_close(encoder.encode(captured)[:2], expected, atol=1e-5, rtol=1e-5)

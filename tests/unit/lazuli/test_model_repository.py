@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
+from tritonclient.utils import np_to_triton_dtype
 
 from lazuli.config import EngineConfig, TokenizerConfig
+from lazuli.options import ENCODINGS, RequestOptions
+from lazuli.outputs.calibration import calibrate
+from lazuli.outputs.dense import DenseModel
 
 REPOSITORY = Path(__file__).resolve().parents[3] / "model_repository"
 NAMES = ("embed", "embed_stream", "embedding", "embedding_stream", "tokenizer")
@@ -59,6 +64,8 @@ def test_tokenizer_parameters_are_the_defaults():
         ("LAZULI_DEVICE", "cpu", "device", "cpu"),
         ("LAZULI_DTYPE", "float32", "dtype", "float32"),
         ("LAZULI_POOLING", "cls", "pooling", "cls"),
+        ("LAZULI_MATRYOSHKA", "yes", "matryoshka", "yes"),
+        ("LAZULI_CALIBRATION", "/ranges.json", "calibration", "/ranges.json"),
         ("LAZULI_ATTENTION", "sdpa", "attention", "sdpa"),
         ("LAZULI_THREADS", "3", "threads", 3),
         ("LAZULI_GRAPH_CAPTURE", "off", "graph_capture", "off"),
@@ -84,10 +91,10 @@ def test_the_two_engines_differ_in_name_policy_and_index_alone():
     unary, stream = read("embedding"), read("embedding_stream")
     assert not unary.model_transaction_policy.decoupled
     assert stream.model_transaction_policy.decoupled
-    assert [output.name for output in stream.output] == ["embedding", "index", "token_count"]
+    (index,) = [place for place, output in enumerate(stream.output) if output.name == "index"]
     stream.name = unary.name
     stream.ClearField("model_transaction_policy")
-    del stream.output[1]
+    del stream.output[index]
     assert stream == unary
 
 
@@ -101,20 +108,26 @@ def outputs(name):
     return {tensor.name: (tensor.data_type, list(tensor.dims)) for tensor in read(name).output}
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_encoding_is_an_output_of_its_type(encoding):
+    ranges = calibrate(np.ones((2, 8), np.float32), (), normalize=False)
+    form = DenseModel(8, False, calibration=ranges).choose(RequestOptions(output=(encoding,)))
+    ((name, values),) = form.lay_out(np.ones(1, np.int32)).items()
+    data_type = model_config_pb2.DataType.Value(f"TYPE_{np_to_triton_dtype(values.dtype)}")
+    assert outputs("embedding")[name] == (data_type, [-1])
+
+
 @pytest.mark.parametrize(
-    ("ensemble", "engine", "engine_outputs", "tokenizer_outputs"),
-    [
-        ("embed", "embedding", {"embedding", "token_count"}, {"truncated"}),
-        ("embed_stream", "embedding_stream", {"embedding", "token_count", "index"}, set()),
-    ],
+    ("ensemble", "engine", "tokenizer_outputs"),
+    [("embed", "embedding", {"truncated"}), ("embed_stream", "embedding_stream", set())],
 )
-def test_an_ensemble_passes_on_what_its_steps_give(ensemble, engine, engine_outputs, tokenizer_outputs):
+def test_an_ensemble_passes_on_what_its_steps_give(ensemble, engine, tokenizer_outputs):
     config = read(ensemble)
     assert config.platform == "ensemble"
     assert [step.model_name for step in config.ensemble_scheduling.step] == ["tokenizer", engine]
-    expected = {name: outputs(engine)[name] for name in engine_outputs}
-    expected |= {name: outputs("tokenizer")[name] for name in tokenizer_outputs}
-    assert outputs(ensemble) == expected
+    assert outputs(ensemble) == outputs(engine) | {name: outputs("tokenizer")[name] for name in tokenizer_outputs}
+    passed_on = dict(config.ensemble_scheduling.step[1].output_map)
+    assert passed_on == {name: name for name in outputs(engine)}
 
 
 @pytest.mark.parametrize("model", ["tokenizer", "embedding", "embedding_stream"])

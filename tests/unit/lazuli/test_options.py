@@ -4,6 +4,7 @@ import pytest
 
 from lazuli.errors import OptionError
 from lazuli.options import RequestOptions
+from lazuli.scoring.options import ClassifyOptions, RerankOptions
 
 
 def parse(**values):
@@ -37,11 +38,46 @@ def test_each_option(name, value):
     assert getattr(parse(**{name: value}), name) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "expected", "encoding"),
+    [
+        ("dense", ("float32",), "float32"),
+        ("float32", ("float32",), "float32"),
+        ("int8", ("int8",), "int8"),
+        ("dense,sparse, multi", ("float32", "sparse", "multi"), "float32"),
+        ("sparse,sparse", ("sparse",), None),
+        ("sparse,binary", ("sparse", "binary"), "binary"),
+    ],
+)
+def test_output(text, expected, encoding):
+    options = parse(output=text)
+    assert options.output == expected
+    assert options.encoding == encoding
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("", "output: must be one of dense, float32, float16, int8, uint8, binary, ubinary, sparse, multi, or several"),
+        ("int8,", 'with commas between, got "int8,"'),
+        ("bfloat16", 'got "bfloat16"'),
+        ("Int8", 'got "Int8"'),
+        (8, "output: must be a string, got 8"),
+        ("int8,binary", "output: int8 and binary: only one of them can be given"),
+        ("dense,int8", "output: float32 and int8: only one"),
+    ],
+)
+def test_bad_outputs(value, text):
+    with pytest.raises(OptionError) as caught:
+        parse(output=value)
+    assert text in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["prompt", "Truncate", "dimension", "", "x" * 300])
 def test_an_unknown_name_is_named_with_the_known_ones(name):
     with pytest.raises(OptionError) as caught:
         parse(**{name: 1})
-    known = "dimensions, input_type, instruction, normalize, prompt_name, truncate"
+    known = "dimensions, force_dimensions, input_type, instruction, normalize, output, overlap, prompt_name, truncate"
     shown = repr(name) if len(name) < 80 else f"{name!r:.77}..."
     assert str(caught.value) == f"unknown parameter {shown}; known: {known}"
 
@@ -59,10 +95,10 @@ def test_reserved_names_are_passed_over(name):
         ("prompt_name", 1, "prompt_name: must be a string, got 1"),
         ("prompt_name", None, "prompt_name: must be a string, got null"),
         ("instruction", ["a"], 'instruction: must be a string, got ["a"]'),
-        ("truncate", True, "truncate: must be one of none, end, start, got true"),
-        ("truncate", "END", 'truncate: must be one of none, end, start, got "END"'),
-        ("truncate", "", 'truncate: must be one of none, end, start, got ""'),
-        ("truncate", ["end"], 'truncate: must be one of none, end, start, got ["end"]'),
+        ("truncate", True, "truncate: must be one of none, end, start, split, got true"),
+        ("truncate", "END", 'truncate: must be one of none, end, start, split, got "END"'),
+        ("truncate", "", 'truncate: must be one of none, end, start, split, got ""'),
+        ("truncate", ["end"], 'truncate: must be one of none, end, start, split, got ["end"]'),
         ("input_type", "passage", 'input_type: must be one of query, document, got "passage"'),
         ("input_type", 1, "input_type: must be one of query, document, got 1"),
         ("dimensions", 0, "dimensions: must be a positive integer, got 0"),
@@ -112,3 +148,25 @@ def test_dimensions_up_to_the_vector_length():
     RequestOptions(dimensions=4).check_dimensions(4)
     with pytest.raises(OptionError, match="dimensions: 5, but the model's vectors have 4"):
         RequestOptions(dimensions=5).check_dimensions(4)
+
+
+class TestSplit:
+    @pytest.mark.parametrize("overlap", [None, 0, 7])
+    def test_chunks_may_overlap(self, overlap):
+        given = {} if overlap is None else {"overlap": overlap}
+        assert parse(truncate="split", **given) == RequestOptions(truncate="split", overlap=overlap)
+
+    @pytest.mark.parametrize("value", [-1, True, 1.0, "1"])
+    def test_a_bad_overlap_is_named(self, value):
+        with pytest.raises(OptionError, match="overlap: must be an integer from 0 on, got"):
+            parse(truncate="split", overlap=value)
+
+    @pytest.mark.parametrize("given", [{}, {"truncate": "end"}])
+    def test_an_overlap_of_nothing(self, given):
+        with pytest.raises(OptionError, match='overlap: only with truncate="split"'):
+            parse(overlap=3, **given)
+
+    @pytest.mark.parametrize("kind", [RerankOptions, ClassifyOptions])
+    def test_only_vectors_have_a_mean(self, kind):
+        with pytest.raises(OptionError, match='truncate: "split" is for vectors only; this model takes none, end and'):
+            kind.from_json('{"truncate": "split"}')

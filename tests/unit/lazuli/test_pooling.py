@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from lazuli.pooling import normalize, pool
+from lazuli.outputs.quantize import Quantizer
+from lazuli.pooling import pool, pool_and_finish
 
 MODES = ("mean", "cls", "last")
 
@@ -75,8 +76,8 @@ def test_an_unknown_mode_is_named():
         run(*make([3]), "max")
 
 
-def test_normalise_scales_the_chosen_rows_alone():
-    vectors = torch.tensor([[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]])
-    scaled = normalize(vectors, torch.tensor([True, False, True]))
-    torch.testing.assert_close(scaled, torch.tensor([[0.6, 0.8], [3.0, 4.0], [0.0, 0.0]]))
-    assert vectors.tolist() == [[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]]
+def test_vectors_are_finished_as_their_codes_say():
+    hidden, cu_seqlens = torch.tensor([[3.0, 4.0], [3.0, 4.0], [0.0, 0.0]]), torch.tensor([0, 1, 2, 3])
+    codes = torch.tensor([1, 0, 1], dtype=torch.int32)
+    vectors = pool_and_finish(hidden, cu_seqlens, "cls", codes, 1, Quantizer())
+    torch.testing.assert_close(vectors, torch.tensor([[0.6, 0.8], [3.0, 4.0], [0.0, 0.0]]))

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from lazuli.errors import ConfigError
 from lazuli.models.base import ModelShape
-from lazuli.precision import MIN_COSINE, choose_cpu_dtype, has_amx_bf16, worst_cosine
+from lazuli.precision import MIN_COSINE, check_finite, check_float16, choose_cpu_dtype, has_amx_bf16, worst_cosine
 
 
 class FakeEncoder:
@@ -18,7 +19,7 @@ class FakeEncoder:
 
     def encode(self, inputs):
         self.inputs.append(inputs)
-        vectors = torch.tensor([[1.0, 0.0]]).repeat(len(inputs.normalize), 1)
+        vectors = torch.tensor([[1.0, 0.0]]).repeat(len(inputs.finish), 1)
         vectors[1] = torch.tensor([self._cosine, (1 - self._cosine**2) ** 0.5])
         return vectors
 
@@ -85,3 +86,29 @@ def test_cpuinfo(tmp_path, text, expected):
 
 def test_without_cpuinfo(tmp_path):
     assert not has_amx_bf16(tmp_path / "none")
+
+
+class TestFloat16:
+    @pytest.mark.parametrize("architecture", ["PPLXQwen3Model", "PPLXQwen3ContextualModel", "Gemma3TextModel"])
+    def test_models_that_are_known_to_overflow(self, architecture):
+        with pytest.raises(ConfigError, match=f"dtype: float16: {architecture} overflows in it; use bfloat16"):
+            check_float16(architecture)
+
+    @pytest.mark.parametrize("architecture", ["BertModel", "Qwen3Model", "none"])
+    def test_others_may_try(self, architecture):
+        check_float16(architecture)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_a_probe_that_overflows(self, bad):
+        shape = ModelShape(hidden_size=4, head_dim=1, vocab_size=50, max_positions=30)
+        seen = []
+
+        def embed(rows):
+            seen.extend(rows)
+            return np.ones((len(rows), 4), np.float32)
+
+        check_finite(embed, shape)
+        assert max(len(row) for row in seen) == 30
+        assert max(int(row.max()) for row in seen) < 50
+        with pytest.raises(ConfigError, match="dtype: float16: this checkpoint overflows"):
+            check_finite(lambda rows: embed(rows) * np.float32(bad), shape)

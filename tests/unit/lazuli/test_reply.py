@@ -1,5 +1,6 @@
 import logging
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from lazuli.batch import RaggedBatch
 from lazuli.errors import DeviceError
 from lazuli.lazy_tensor import LazyTensor
-from lazuli.options import RequestOptions
 from lazuli.reply import ReplyPool
 from lazuli.request import StreamRequest, UnaryRequest
 
@@ -32,6 +32,12 @@ class FakeTensor(LazyTensor):
         if self._error:
             raise self._error
         return self._values
+
+
+@pytest.fixture
+def make_request(make_request):
+    """Requests whose vectors have one dimension."""
+    return partial(make_request, width=1)
 
 
 @pytest.fixture
@@ -186,9 +192,9 @@ def test_receive_delivers_in_the_calling_thread(pool, make_request):
     assert freed == [True]
 
 
-def test_an_answer_is_prepared_before_its_vectors_are_there(pool, make_sender):
+def test_an_answer_is_prepared_before_its_vectors_are_there(pool, make_request, make_sender):
     sender = make_sender()
-    request = UnaryRequest([np.ones(3, np.int32)], RequestOptions(), False, sender, 1)
+    request = make_request(3, sender=sender)
     tensor = FakeTensor([[7]], arrived=False)
     prepared = threading.Event()
     sender.prepare = lambda part: prepared.set()
@@ -198,13 +204,13 @@ def test_an_answer_is_prepared_before_its_vectors_are_there(pool, make_sender):
     assert sender.wait().embedding().tolist() == [[7]]
 
 
-def test_an_answer_that_cannot_be_prepared_is_sent_all_the_same(pool, make_sender, caplog):
+def test_an_answer_that_cannot_be_prepared_is_sent_all_the_same(pool, make_request, make_sender, caplog):
     def fail(part):
         raise RuntimeError("odd")
 
     sender = make_sender()
     sender.prepare = fail
-    request = UnaryRequest([np.ones(3, np.int32)], RequestOptions(), False, sender, 1)
+    request = make_request(3, sender=sender)
     with caplog.at_level(logging.ERROR, logger="lazuli.reply"):
         pool.receive(FakeTensor([[7]]), request.sequences, lambda: None)
     assert sender.wait().embedding().tolist() == [[7]]

@@ -5,6 +5,7 @@ import pytest
 
 from lazuli.errors import DeviceError, NonFiniteError, ReplyError
 from lazuli.options import RequestOptions
+from lazuli.outputs.dense import DenseModel
 from lazuli.request import StreamRequest, UnaryRequest
 
 
@@ -15,6 +16,10 @@ def rows(*numbers):
 def vectors(*numbers):
     """Row r gets the vector (r, 10 r)."""
     return np.array([[number, 10 * number] for number in numbers], dtype=np.float32)
+
+
+def form(**options):
+    return DenseModel(2, False).choose(RequestOptions(**options))
 
 
 @pytest.fixture
@@ -31,13 +36,8 @@ class TestRequest:
         assert request.num_tokens == 4
         assert not request.done
 
-    @pytest.mark.parametrize(
-        ("option", "default", "expected"),
-        [(None, True, True), (None, False, False), (True, False, True), (False, True, False)],
-    )
-    def test_the_option_overrules_the_models_normalisation(self, option, default, expected):
-        request = UnaryRequest([rows(1)], RequestOptions(normalize=option), default, None)
-        assert request.normalize is expected
+    def test_its_form_says_what_becomes_of_vectors(self, make_request):
+        assert [make_request(1, normalize=flag).finish for flag in (False, True)] == [0, 1]
 
 
 @pytest.mark.parametrize("cls", [UnaryRequest, StreamRequest])
@@ -80,7 +80,7 @@ class TestUnary:
     def test_dtypes(self, make_request, sender):
         make_request(5, sender=sender).deliver(rows(0), vectors(0))
         part = sender.parts[0]
-        assert (part.index.dtype, part.embedding.dtype, part.token_count.dtype) == (
+        assert (part.index.dtype, part.outputs["embedding"].dtype, part.token_count.dtype) == (
             np.int32,
             np.float32,
             np.int32,
@@ -97,7 +97,7 @@ class TestUnary:
 
 class TestPrepare:
     def prepare(self, sender, num_rows=2, **options):
-        request = UnaryRequest([rows(1, 2)] * num_rows, RequestOptions(**options), False, sender, 2)
+        request = UnaryRequest([rows(1, 2)] * num_rows, form(**options), sender)
         request.prepare()
         return request
 
@@ -114,22 +114,18 @@ class TestPrepare:
 
     def test_its_vectors_have_the_length_that_was_asked_for(self, sender):
         request = self.prepare(sender, 1, dimensions=1)
-        assert sender.prepared[0].embedding.shape == (1, 1)
-        request.deliver(rows(0), vectors(3))
-        assert sender.parts[0].embedding.tolist() == [[3]]
+        assert sender.prepared[0].outputs["embedding"].shape == (1, 1)
+        request.deliver(rows(0), np.array([[3, 0]], dtype=np.float32))
+        assert sender.embedding().tolist() == [[3]]
 
     def test_nothing_for_a_request_that_has_failed(self, sender):
-        request = UnaryRequest([rows(1)], RequestOptions(), False, sender, 2)
+        request = UnaryRequest([rows(1)], form(), sender)
         request.fail(DeviceError("why"))
         request.prepare()
         assert not sender.prepared
 
-    def test_nothing_where_the_length_is_not_known(self, make_request, sender):
-        make_request(1, sender=sender).prepare()
-        assert not sender.prepared
-
     def test_parts_are_not_known_ahead(self, sender):
-        StreamRequest([rows(1)], RequestOptions(), False, sender, 2).prepare()
+        StreamRequest([rows(1)], form(), sender).prepare()
         assert not sender.prepared
 
 
@@ -216,40 +212,3 @@ class TestFailures:
             thread.join()
             assert len(sender.parts) + len(sender.errors) == 1
             assert not sender.after_end
-
-
-class TestDimensions:
-    VALUES = np.array([[3, 4, 12], [0, 5, 1], [0, 0, 2]], dtype=np.float32)
-
-    def deliver(self, make_request, sender, normalize, dimensions, values=VALUES):
-        request = make_request(*[1] * len(values), sender=sender, normalize=normalize, dimensions=dimensions)
-        request.deliver(np.arange(len(values), dtype=np.int32), values)
-        return sender.parts[0].embedding
-
-    def test_cut_then_normalised(self, make_request, sender):
-        # (0, 0) stays as it is: there is nothing to scale.
-        expected = np.array([[0.6, 0.8], [0, 1], [0, 0]], dtype=np.float32)
-        np.testing.assert_allclose(self.deliver(make_request, sender, True, 2), expected, atol=1e-7)
-
-    def test_cut_only(self, make_request, sender):
-        assert self.deliver(make_request, sender, False, 2).tolist() == self.VALUES[:, :2].tolist()
-
-    @pytest.mark.parametrize("normalize", [True, False])
-    def test_the_result_is_contiguous_float32(self, make_request, sender, normalize):
-        embedding = self.deliver(make_request, sender, normalize, 2)
-        assert embedding.dtype == np.float32
-        assert embedding.flags.c_contiguous
-
-    def test_without_the_option_vectors_stay(self, make_request, sender):
-        assert self.deliver(make_request, sender, True, None).tolist() == self.VALUES.tolist()
-
-    def test_a_nan_that_is_cut_and_normalised_still_fails(self, make_request, sender):
-        values = np.full((1, 3), np.nan, dtype=np.float32)
-        request = make_request(1, sender=sender, normalize=True, dimensions=2)
-        request.deliver(rows(0), values)
-        assert isinstance(sender.error(), NonFiniteError)
-
-    def test_an_infinity_that_is_cut_and_normalised_still_fails(self, make_request, sender):
-        request = make_request(1, sender=sender, normalize=True, dimensions=2)
-        request.deliver(rows(0), np.array([[np.inf, 1, 1]], dtype=np.float32))
-        assert isinstance(sender.error(), NonFiniteError)

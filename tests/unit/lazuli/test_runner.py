@@ -142,7 +142,7 @@ def test_a_result_is_never_overwritten_by_the_next_user_of_its_buffer(start, eng
     assert len(engine.free) <= 4
 
 
-def test_the_normalise_flag_follows_its_sequence(start, engine, make_request):
+def test_the_finish_code_follows_its_sequence(start, engine, make_request):
     scheduler, runner = start()
     engine.gate.clear()
     scheduler.submit(make_request(9, tag=1))
@@ -151,10 +151,10 @@ def test_the_normalise_flag_follows_its_sequence(start, engine, make_request):
         scheduler.submit(make_request(length, tag=tag, normalize=normalize))
     engine.gate.set()
     runner.close()
-    flags = {}
+    codes = {}
     for batch in engine.batches:
-        flags |= dict(zip(batch.input_ids[batch.cu_seqlens[:-1]].tolist(), batch.normalize.tolist(), strict=True))
-    assert flags == {1: False, 2: True, 3: False, 4: True}
+        codes |= dict(zip(batch.input_ids[batch.cu_seqlens[:-1]].tolist(), batch.finish.tolist(), strict=True))
+    assert codes == {1: 0, 2: 1, 3: 0, 4: 1}
 
 
 class TestPrepare:

@@ -48,6 +48,44 @@ class Waiter:
         return self
 
 
+def of_program(request, program):
+    request.program = program
+    return request
+
+
+class TestPrograms:
+    def test_a_batch_has_one(self, make_request):
+        scheduler = make()
+        for tag, program in enumerate("aabba", 1):
+            scheduler.submit(of_program(make_request(1, 1, tag=tag), program))
+        batches = [scheduler.next_batch() for _ in range(3)]
+        assert [tags(batch) for batch in batches] == [[1, 1, 2, 2], [3, 3, 4, 4], [5, 5]]
+        assert scheduler.queued_tokens == 0
+
+    def test_a_batch_behind_failed_rows_of_another(self, make_request):
+        scheduler = make()
+        failed = of_program(make_request(1, 1, tag=1), "a")
+        for request in (failed, of_program(make_request(1, tag=2), "b")):
+            scheduler.submit(request)
+        failed.fail(DeviceError("no"))
+        assert tags(scheduler.next_batch()) == [2]
+
+    def test_one_may_have_fewer_sequences(self, make_request):
+        scheduler = Scheduler(
+            token_budget=10,
+            max_sequences=3,
+            max_queued_tokens=100,
+            max_waiting_tokens=100,
+            program_sequences={"a": 2},
+        )
+        few, many = (of_program(make_request(1, 1, 1), program) for program in "ab")
+        assert scheduler.take_now(few) is None
+        assert len(scheduler.take_now(many)) == 3
+        scheduler.submit(few)
+        scheduler.submit(many)
+        assert [len(scheduler.next_batch()) for _ in range(3)] == [2, 1, 3]
+
+
 class TestBatches:
     def test_first_come_first_served(self, make_request):
         scheduler = make(token_budget=3)

@@ -90,8 +90,8 @@ def test_options(service, make_sender):
     options = [
         RequestOptions(),
         RequestOptions(normalize=False),
-        RequestOptions(dimensions=8),
-        RequestOptions(dimensions=8, normalize=False),
+        RequestOptions(dimensions=8, force_dimensions=True),
+        RequestOptions(dimensions=8, force_dimensions=True, normalize=False),
     ]
     for option, sender in zip(options, senders, strict=True):
         service.submit(*arrays(rows), option, sender)
@@ -205,3 +205,63 @@ class TestWiring:
     def test_a_bad_device_is_refused(self):
         with pytest.raises(ConfigError, match="device: 'tpu'"):
             EmbeddingService(EngineConfig(device="tpu"), streaming=False)
+
+
+class TestChunks:
+    """Texts that come as chunks, marked in the mask: the mean of the chunks' vectors by tokens."""
+
+    LENGTHS = ([128, 100, 3], [7], [60, 128], [1, 1, 1])
+
+    def arrays(self, seed=0):
+        rng = np.random.default_rng(seed)
+        rows = [rng.integers(100, size=sum(lengths), dtype=np.int32) for lengths in self.LENGTHS]
+        input_ids, mask = arrays(rows)
+        for row, lengths in enumerate(self.LENGTHS):
+            first = int(np.argmax(mask[row]))
+            mask[row, first + np.cumsum(lengths)[:-1]] = 2
+        return (
+            input_ids,
+            mask,
+            [np.split(ids, np.cumsum(lengths)[:-1]) for ids, lengths in zip(rows, self.LENGTHS, strict=True)],
+        )
+
+    @pytest.mark.parametrize("normalize", [None, True, False])
+    def test_the_vector_is_the_mean_by_tokens(self, service, make_sender, normalize):
+        input_ids, mask, chunks = self.arrays()
+        sender = make_sender()
+        service.submit(input_ids, mask, RequestOptions(normalize=normalize), sender)
+        means = []
+        for pieces in chunks:
+            vectors = np.concatenate([service.engine.embed_ids([piece], normalize=False) for piece in pieces])
+            means.append(np.average(vectors.astype(np.float64), axis=0, weights=list(map(len, pieces))))
+        expected = np.stack(means)
+        if normalize is not False:
+            expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(sender.wait().embedding(), expected, atol=2e-5)
+        counts = np.concatenate([part.token_count[np.argsort(part.index)] for part in sender.parts])
+        assert sorted(counts.tolist()) == sorted(map(sum, self.LENGTHS))
+
+    def test_chunks_do_not_see_each_other(self, service, make_sender):
+        ids = np.arange(20, dtype=np.int32)[None]
+        one, two = make_sender(), make_sender()
+        mask = np.ones((1, 20), dtype=np.int8)
+        service.submit(ids, mask, RequestOptions(), one)
+        mask = mask.copy()
+        mask[0, 10] = 2
+        service.submit(ids, mask, RequestOptions(), two)
+        assert np.abs(one.wait().embedding() - two.wait().embedding()).max() > 1e-4
+
+    def test_it_is_cut_and_encoded_like_any(self, service, make_sender):
+        input_ids, mask, _ = self.arrays()
+        plain, encoded = make_sender(), make_sender()
+        service.submit(input_ids, mask, RequestOptions(dimensions=16, force_dimensions=True), plain)
+        options = RequestOptions(dimensions=16, force_dimensions=True, output=("ubinary",))
+        service.submit(input_ids, mask, options, encoded)
+        bits = np.unpackbits(encoded.wait().embedding("embedding_ubinary"), axis=1)
+        assert bits.tolist() == (plain.wait().embedding() > 0).astype(int).tolist()
+
+    def test_a_chunk_over_the_limit(self, service, make_sender):
+        mask = np.ones((1, 200), dtype=np.int8)
+        mask[0, 150] = 2
+        with pytest.raises(InputError, match=r"input_ids\[0\]: a chunk of 150 tokens, but the model takes at most 128"):
+            service.submit(np.ones((1, 200), np.int32), mask, RequestOptions(), make_sender())

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lazuli.errors import InputError
-from lazuli.token_input import TokenLimits, split_rows
+from lazuli.token_input import TokenLimits, split_chunks, split_rows
 
 LIMITS = TokenLimits(vocab_size=100, max_positions=5)
 
@@ -132,3 +132,55 @@ def test_a_wrong_shape_is_named(ids, mask, message):
     with pytest.raises(InputError) as caught:
         split_rows(np.ones(ids, np.int32), np.ones(mask, np.int8), LIMITS)
     assert str(caught.value) == message
+
+
+class TestChunks:
+    def split(self, ids, mask, limits=LIMITS):
+        return split_chunks(np.array(ids, dtype=np.int32), np.array(mask, dtype=np.int8), limits)
+
+    def refusal(self, ids, mask):
+        with pytest.raises(InputError) as caught:
+            self.split(ids, mask)
+        return str(caught.value)
+
+    def test_rows_of_one_chunk_each(self):
+        chunked = self.split([[1, 2], [3, 4]], [[1, 1], [1, 0]])
+        assert [row.tolist() for row in chunked.rows] == [[1, 2], [3]]
+        assert chunked.starts is None
+
+    def test_where_further_chunks_begin(self):
+        mask = [[1, 1, 2, 1, 1, 2, 0, 0], [0, 0, 0, 0, 1, 2, 2, 2], [0, 1, 1, 0, 0, 0, 0, 0]]
+        chunked = self.split([[1, 2, 3, 4, 5, 6, 7, 8]] * 3, mask)
+        assert [row.tolist() for row in chunked.rows] == [[1, 2, 3, 4, 5, 6], [5, 6, 7, 8], [2, 3]]
+        assert [starts.tolist() for starts in chunked.starts] == [[2, 5], [1, 2, 3], []]
+
+    def test_the_limit_is_that_of_a_chunk(self):
+        chunked = self.split([[1] * 10], [[1, 1, 1, 1, 1, 2, 1, 1, 1, 1]])
+        assert [starts.tolist() for starts in chunked.starts] == [[5]]
+        message = self.refusal([[1] * 10] * 2, [[1] * 4 + [2] + [0] * 5, [1, 1, 1, 1, 2, 1, 1, 1, 1, 1]])
+        assert message == "input_ids[1]: a chunk of 6 tokens, but the model takes at most 5"
+        message = self.refusal([[1] * 10], [[1, 1, 1, 1, 1, 1, 2, 1, 1, 1]])
+        assert message == "input_ids[0]: a chunk of 6 tokens, but the model takes at most 5"
+
+    @pytest.mark.parametrize(
+        ("mask", "message"),
+        [
+            ([2, 1, 1], "attention_mask[1]: 2 at its first token, but that begins no further chunk"),
+            ([0, 2, 1], "attention_mask[1]: 2 at its first token, but that begins no further chunk"),
+            ([2, 3, 1], "attention_mask[1][1]: 3, but only 0, 1 and 2 are allowed"),
+            ([2, -1, 1], "attention_mask[1][1]: -1, but only 0, 1 and 2 are allowed"),
+            ([1, 0, 2], "attention_mask[1][1]: 0 between ones; the tokens of a row must be contiguous"),
+            ([0, 0, 0], "attention_mask[1]: all zero, so there is no token to embed"),
+        ],
+    )
+    def test_a_bad_mask_is_named(self, mask, message):
+        assert self.refusal([[1, 2, 3]] * 2, [[1, 2, 1], mask]) == message
+
+    def test_an_id_outside_the_vocabulary_is_named(self):
+        message = self.refusal([[1, 100]], [[1, 2]])
+        assert message == "input_ids[0][1]: 100, but the vocabulary has ids 0 to 99"
+
+    @pytest.mark.parametrize("shape", [(1, 2), (3,), (1, 3, 1)])
+    def test_a_wrong_shape_is_named(self, shape):
+        with pytest.raises(InputError, match="attention_mask: the shape"):
+            split_chunks(np.ones((1, 3), np.int32), np.full(shape, 2, np.int8), LIMITS)

@@ -1,3 +1,4 @@
+import itertools
 import os
 import threading
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 import tokenizers
 
+from lazuli import tokenizer as tokenizer_module
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError, InputError, OptionError
@@ -231,8 +233,59 @@ class TestMuchTooLongTexts:
 
         spied = TextTokenizer.__new__(TextTokenizer)
         spied.__dict__.update(tokenizer.__dict__, encoder=Spy())
-        assert len(spied._near_end(words(1_000_000), "end")) < 50_000
+        assert len(spied.near_end(words(1_000_000), "end")) < 50_000
         assert max(seen) < 50_000
+
+
+class TestSplit:
+    def chunks(self, tokenizer, text, **options):
+        (result,) = tokenizer.tokenize([text], RequestOptions(truncate="split", **options))
+        assert not result.truncated
+        edges = [0, *result.chunk_starts, len(result.input_ids)]
+        return [result.input_ids[begin:end] for begin, end in itertools.pairwise(edges)]
+
+    @pytest.mark.parametrize("count", [1, 17, 18])
+    def test_a_text_that_fits_is_left_as_it_is(self, count):
+        tokenizer = make(20)
+        assert self.chunks(tokenizer, words(count)) == [ids_of(tokenizer, words(count))]
+
+    @pytest.mark.parametrize("overlap", [0, 5])
+    def test_each_chunk_has_the_special_tokens(self, tokenizer, overlap):
+        body = ids_of(tokenizer, words(50))[1:-1]
+        chunks = self.chunks(make(20), words(50), overlap=overlap)
+        pieces = [body[start : start + 18] for start in range(0, 50 - overlap, 18 - overlap)]
+        assert chunks == [[CLS, *piece, SEP] for piece in pieces]
+
+    def test_and_the_prompt(self, tokenizer):
+        template = Template({"q": "query: "}, None, "{instruction}: {text} end")
+        prompt, body = ids_of(tokenizer, "query:")[1:-1], ids_of(tokenizer, words(30))[1:-1]
+        chunks = self.chunks(make(20, template), words(30), prompt_name="q", overlap=0)
+        assert chunks == [[CLS, *prompt, *body[start : start + 16], SEP] for start in (0, 16)]
+        chunks = self.chunks(make(20, template), words(30), instruction="query", overlap=0)
+        (end,) = ids_of(tokenizer, "end")[1:-1]
+        assert chunks == [[CLS, *prompt, *body[start : start + 15], end, SEP] for start in (0, 15)]
+
+    def test_the_default_overlap_is_a_tenth_of_the_limit(self):
+        first, second, *_ = self.chunks(make(40), words(100))
+        assert first[-5:-1] == second[1:5]
+        assert len(second) == 40
+
+    def test_only_texts_that_are_too_long_are_cut(self):
+        results = make(20).tokenize([words(5), words(40), ""], RequestOptions(truncate="split"))
+        assert [bool(result.chunk_starts) for result in results] == [False, True, False]
+
+    def test_a_prompt_that_leaves_no_room(self):
+        tokenizer = make(20, Template({"long": f"{words(20)} "}))
+        with pytest.raises(InputError, match=r"text\[0\]: its prompt leaves no room for text: 22 of at most 20 tokens"):
+            tokenizer.tokenize(["one"], RequestOptions(truncate="split", prompt_name="long"))
+
+    def test_a_text_without_end(self, monkeypatch):
+        monkeypatch.setattr(tokenizer_module, "_MOST_TOKENS", 1000)
+        tokenizer = make(20)
+        assert len(self.chunks(tokenizer, words(1000), overlap=0)) == 56
+        for text in (words(1001), words(1_000_000)):
+            with pytest.raises(InputError, match=r"text\[0\]: over 1000 tokens are too many for one text, even in"):
+                self.chunks(tokenizer, text)
 
 
 class TestTemplates:
@@ -310,9 +363,12 @@ class TestFromConfig:
             TextTokenizer.from_config(TokenizerConfig(default_prompt_name="query"))
 
     def test_threads(self):
-        assert TextTokenizer.from_config(TokenizerConfig(threads=3))._pool._max_workers == 3
+        assert TextTokenizer.from_config(TokenizerConfig(threads=3, tokenizer_backend="huggingface")).threads == 3
         cores = len(os.sched_getaffinity(0))
-        assert TextTokenizer.from_config(TokenizerConfig())._pool._max_workers == cores
+        assert TextTokenizer.from_config(TokenizerConfig(tokenizer_backend="huggingface")).threads == cores
+
+    def test_one_thread_for_a_library_that_keeps_the_interpreter(self):
+        assert TextTokenizer.from_config(TokenizerConfig(threads=3, tokenizer_backend="nanotoken")).threads == 1
 
     def test_the_library_starts_no_threads(self):
         before = threading.active_count(), set(os.listdir("/proc/self/task"))
@@ -364,6 +420,22 @@ class TestPad:
         assert ids.tolist() == [[5, 6, 7], [8, 0, 0], [9, 1, 0]]
         assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
         assert (ids.dtype, mask.dtype) == (np.int32, np.int8)
+
+    def test_further_chunks_are_marked(self):
+        ids, mask = pad([TokenizedText([5, 6, 7], False), TokenizedText([8, 9, 1, 2], False, (1, 3))])
+        assert ids.tolist() == [[5, 6, 7, 0], [8, 9, 1, 2]]
+        assert mask.tolist() == [[1, 1, 1, 0], [1, 2, 1, 2]]
+
+    def test_and_leave_no_mark_on_the_next_text(self):
+        assert pad([TokenizedText([5, 6], False, (1,))])[1].tolist() == [[1, 2]]
+        assert pad([TokenizedText([5, 6], False)])[1].tolist() == [[1, 1]]
+
+    def test_one_that_makes_the_table_too_large(self, monkeypatch):
+        monkeypatch.setattr(tokenizer_module, "_MOST_PLACES", 8)
+        assert pad([TokenizedText([1] * 4, False), TokenizedText([1], False)])[0].shape == (2, 4)
+        assert pad([TokenizedText([1] * 9, False)])[0].shape == (1, 9)
+        with pytest.raises(InputError, match=r"text\[1\]: 5 tokens make the table of all 2 texts too large"):
+            pad([TokenizedText([1], False), TokenizedText([1] * 5, False)])
 
     def test_id_zero_is_a_token_like_any(self):
         ids, mask = pad([TokenizedText([0, 0], False), TokenizedText([0], False)])

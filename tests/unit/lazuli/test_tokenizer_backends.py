@@ -143,7 +143,7 @@ class TestSpecialTokens:
     @pytest.mark.parametrize(("kind", "before", "after"), [("wordpiece", 1, 1), ("bpe", 0, 1), ("unigram", 1, 1)])
     def test_those_around_a_text_stay(self, definitions, kind, before, after):
         tokenizer = TextTokenizer(load_reference(definitions[kind]), Template({}), 64)
-        assert (len(tokenizer._before), len(tokenizer._after)) == (before, after)
+        assert (len(tokenizer.special.before), len(tokenizer.special.after)) == (before, after)
 
     def test_other_added_tokens_are_still_read(self, definitions, encoders):
         think = next(token["id"] for token in definitions["bpe"]["added_tokens"] if token["content"] == "<think>")

@@ -157,3 +157,21 @@ def test_an_index_without_a_map_is_named(tmp_path, content):
     (tmp_path / "model.safetensors.index.json").write_text(content)
     with pytest.raises(ConfigError, match=r"index\.json: no weight_map"):
         WeightReader(tmp_path, torch.device("cpu"), torch.float32)
+
+
+class TestRows:
+    """Some rows of a matrix."""
+
+    MATRIX = torch.arange(12.0, dtype=torch.bfloat16).reshape(4, 3)
+
+    def test_they_come_in_the_order_asked_for(self, tmp_path):
+        rows = reader(save(tmp_path, {"a": self.MATRIX})).take_rows("a", [3, 0], 4, 3)
+        assert (rows.dtype, rows.tolist()) == (torch.float32, [[9, 10, 11], [0, 1, 2]])
+
+    def test_the_shape_is_that_of_the_whole(self, tmp_path):
+        with pytest.raises(ConfigError, match=r"the tensor 'a' has shape \[4, 3\], expected \[2, 3\]"):
+            reader(save(tmp_path, {"a": self.MATRIX})).take_rows("a", [1], 2, 3)
+
+    def test_one_that_is_missing_is_named(self, tmp_path):
+        with pytest.raises(ConfigError, match="the tensor 'b' is missing"):
+            reader(save(tmp_path, {"a": self.MATRIX})).take_rows("b", [1], 4, 3)

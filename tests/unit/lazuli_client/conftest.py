@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lazuli_client.embeddings import DENSE_OUTPUTS
 from lazuli_client.errors import InvalidInputError, LazuliError
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
@@ -30,15 +31,53 @@ def answer(request: EmbedRequest) -> dict[str, np.ndarray]:
         counts = request.tensors["attention_mask"].sum(axis=1, keepdims=True).astype(np.int32)
         totals = (request.tensors["input_ids"] * request.tensors["attention_mask"]).sum(axis=1, keepdims=True)
         return {"embedding": np.hstack([totals, counts]).astype(np.float32), "token_count": counts}
+    if "query" in request.tensors:
+        return scores(request)
     texts = [value.decode() for value in request.tensors["text"][:, 0]]
     counts = np.array([[len(text.split())] for text in texts], np.int32)
     too_long = counts > TOKEN_LIMIT
     if request.parameters.get("truncate", "none") == "none" and too_long.any():
         row = int(too_long.argmax())
         raise InvalidInputError(f"text[{row}]: {counts[row, 0]} tokens, but at most {TOKEN_LIMIT} are allowed")
+    if request.model in ("classify", "moods"):
+        return labels(texts, too_long, "labels" in request.parameters)
     width = int(request.parameters.get("dimensions", WIDTH))
     vectors = np.stack([vector(text, width) for text in texts])
-    return {"embedding": vectors, "token_count": np.minimum(counts, TOKEN_LIMIT), "truncated": too_long}
+    name = "embedding"
+    if (encoding := request.parameters.get("output", "float32")) not in ("dense", "float32"):
+        name = f"embedding_{encoding}"
+        vectors = vectors.astype(np.float16) if encoding == "float16" else (vectors * 100).astype(DENSE_OUTPUTS[name])
+    return {name: vectors, "token_count": np.minimum(counts, TOKEN_LIMIT), "truncated": too_long}
+
+
+def scores(request: EmbedRequest) -> dict[str, np.ndarray]:
+    """A document's score is the number of its words that are in the query."""
+    queries, documents = (
+        [value.decode().split() for value in request.tensors[name][:, 0]] for name in ("query", "document")
+    )
+    bad = [row for row, words in enumerate(documents) if "bad" in words]
+    if bad:
+        raise InvalidInputError(f"document[{bad[0]}]: no token is left of it")
+    common = [[len(set(query) & set(words))] for query, words in zip(queries, documents, strict=True)]
+    counts = np.array([[len(query) + len(words)] for query, words in zip(queries, documents, strict=True)], np.int32)
+    return {"score": np.array(common, np.float32), "token_count": counts, "truncated": counts > TOKEN_LIMIT}
+
+
+LABELS = ("short", "long", "naïve")
+
+
+def labels(texts: list[str], too_long: np.ndarray, with_names: bool) -> dict[str, np.ndarray]:
+    """Texts of up to three characters are short."""
+    best = [int(len(text) > 3) for text in texts]
+    outputs = {
+        "probability": np.array([[0.1 + 0.7 * (place == 0), 0.1 + 0.7 * place, 0.1] for place in best], np.float32),
+        "label": np.array([[LABELS[place].encode()] for place in best], dtype=np.object_),
+        "token_count": np.array([[len(text)] for text in texts], np.int32),
+        "truncated": too_long,
+    }
+    if with_names:
+        outputs["labels"] = np.array([[name.encode() for name in LABELS]] * len(texts), dtype=np.object_)
+    return outputs
 
 
 class FakeTransport:
@@ -111,7 +150,7 @@ class FakeStream:
         except LazuliError as error:
             self.waiting.put(StreamAnswer(request_id, {}, True, error))
             return
-        rows = len(outputs["embedding"])
+        rows = len(outputs["token_count"])
         for row in reversed(range(rows)):
             part = {name: values[[row]] for name, values in outputs.items() if name != "truncated"}
             part["index"] = np.array([[row]], np.int32)

@@ -24,6 +24,18 @@ def reference(fake, texts):
     return np.stack([fake.vector(text) for text in texts])
 
 
+async def test_vectors_of_another_type(fake):
+    transport = fake.AsyncTransport(fake.Transport())
+    expected = (reference(fake, TEXTS) * 100).astype(np.uint8)
+    async with client_of(transport) as client:
+        result = await client.embed(TEXTS, output="uint8")
+        parts = [part async for part in client.embed_iter(TEXTS, output="uint8")]
+        await client.embed_tokens([[1]], output="float32", force_dimensions=True)
+    assert np.array_equal(result.embeddings, expected)
+    assert {part.embeddings.dtype for part in parts} == {np.dtype(np.uint8)}
+    assert transport.inner.requests[-1].parameters == {"output": "float32", "force_dimensions": True}
+
+
 def failing(error, times):
     seen = {}
 

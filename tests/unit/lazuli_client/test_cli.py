@@ -3,12 +3,14 @@ import re
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from lazuli_client import ConnectionFailedError, LazuliClient, cli
+from lazuli_client import ConnectionFailedError, LazuliClient, cli, output
 from lazuli_client.__main__ import app
+from lazuli_client.embeddings import DENSE_OUTPUTS
 from lazuli_client.errors import from_grpc_status
 
 
@@ -79,6 +81,8 @@ def test_all_options_reach_the_server(run, transport, tmp_path):
     assert run.opened[0].protocol == "http"
     run("embed", "in.csv", "-o", "out.npy", "--column", "body", "--instruction", "find", "--normalize")
     assert transport.requests[-1].parameters == {"instruction": "find", "truncate": "end", "normalize": True}
+    run("embed", "in.csv", "-o", "out16.npy", "--column", "body", "--output", "float16", "--force-dimensions")
+    assert transport.requests[-1].parameters == {"truncate": "end", "output": "float16", "force_dimensions": True}
     run("embed", "in.csv", "-o", "out.parquet", "--column", "body", "--input-type", "document")
     assert transport.requests[-1].parameters == {"input_type": "document", "truncate": "end"}
 
@@ -224,7 +228,8 @@ def test_search(run, tmp_path):
 def test_the_commands_can_be_put_on_another_application():
     other = typer.Typer()
     cli.register(other)
-    assert [command.callback.__name__ for command in other.registered_commands] == ["embed", "search"]
+    commands = ["embed", "search", "rerank", "classify"]
+    assert [command.callback.__name__ for command in other.registered_commands] == commands
 
 
 def test_help_says_that_texts_are_cut(run):
@@ -250,3 +255,23 @@ def test_the_client_of_a_command_outlasts_a_restart(run, tmp_path, monkeypatch):
     run("embed", "in.txt", "-o", "o.npy")
     run("search", "in.txt", "q")
     assert seen == [cli.CLI_RETRIES] * 2
+
+
+@pytest.mark.parametrize("encoding", ["float16", "int8", "uint8", "binary", "ubinary"])
+@pytest.mark.parametrize("kind", ["npy", "parquet", "jsonl"])
+def test_vectors_keep_their_type_on_the_way_to_the_file(run, fake, tmp_path, encoding, kind):
+    (tmp_path / "in.txt").write_text("a\nb\nc\n")
+    run("embed", "in.txt", "-o", f"out.{kind}", "--output", encoding, "--batch-size", 2)
+    dtype = DENSE_OUTPUTS[f"embedding_{encoding}"]
+    scale = 1 if encoding == "float16" else 100
+    expected = (np.stack([fake.vector(text) for text in "abc"]) * scale).astype(dtype)
+    if kind == "npy":
+        found = np.load(tmp_path / "out.npy")
+        assert found.dtype == dtype
+    elif kind == "parquet":
+        found = output.vectors(pq.read_table(tmp_path / "out.parquet")["embedding"])
+        assert found.dtype == dtype
+    else:
+        lines = (tmp_path / "out.jsonl").read_text().splitlines()
+        found = np.array([json.loads(line)["embedding"] for line in lines])
+    assert np.array_equal(found, expected)

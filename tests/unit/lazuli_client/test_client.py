@@ -252,7 +252,7 @@ def test_closing_ends_what_waits_in_another_thread(fake):
     assert under_way.wait(5)
     closer = threading.Thread(target=client.close)
     closer.start()
-    while not client._pool._shutdown:
+    while not client._dispatcher._pool._shutdown:
         closer.join(0.001)
     released.set()
     closer.join()
@@ -312,6 +312,23 @@ def test_tokens(fake):
     assert not result.truncated.any()
     assert [request.model for request in transport.requests] == ["embedding"] * 2
     assert transport.requests[0].parameters == {"normalize": False}
+
+
+def test_vectors_of_another_type(fake):
+    transport = fake.Transport()
+    expected = (reference(fake, TEXTS) * 100).astype(np.int8)
+    with client_of(transport) as client:
+        result = client.embed(TEXTS, output="int8", force_dimensions=True)
+        assert result.embeddings.dtype == np.int8
+        assert np.array_equal(result.embeddings, expected)
+        parts = list(client.embed_iter(TEXTS, output="int8", force_dimensions=True))
+        client.embed_tokens([[1]], output="dense", force_dimensions=False)
+    assert {part.embeddings.dtype for part in parts} == {np.dtype(np.int8)}
+    rows = np.concatenate([part.indices for part in parts])
+    assert np.array_equal(np.concatenate([part.embeddings for part in parts]), expected[rows])
+    *others, last = (request.parameters for request in transport.requests)
+    assert all(parameters == {"output": "int8", "force_dimensions": True} for parameters in others)
+    assert last == {"output": "dense", "force_dimensions": False}
 
 
 def test_health_is_a_real_inference_without_retries(fake):

@@ -50,3 +50,24 @@ def test_concatenate_keeps_order_and_refuses_other_widths():
     other = from_outputs({**GOOD, "embedding": np.ones((2, 5), np.float32)}, 2)
     with pytest.raises(ServerError, match=r"\[3, 5\]"):
         concatenate([whole, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("embedding_float16", np.float16),
+        ("embedding_int8", np.int8),
+        ("embedding_uint8", np.uint8),
+        ("embedding_binary", np.int8),
+        ("embedding_ubinary", np.uint8),
+    ],
+)
+def test_vectors_of_other_types(name, dtype):
+    values = np.arange(6).reshape(2, 3).astype(dtype)
+    outputs = {name: values, "token_count": GOOD["token_count"]}
+    result = from_outputs(outputs, 2)
+    assert result.embeddings.dtype == dtype
+    assert result.embeddings.tolist() == values.tolist()
+    assert concatenate([result, result]).embeddings.dtype == dtype
+    with pytest.raises(ServerError, match=rf"{name}: the server answered shape \[2, 3\] for 3 rows"):
+        from_outputs(outputs, 3)

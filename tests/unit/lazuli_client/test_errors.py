@@ -90,6 +90,12 @@ def test_http_status(status, kind):
         ("in ensemble 'embed_stream', text[0]: no token is left of it", InvalidInputError),
         ("in ensemble 'x', [request id: 4] prompt_name: 'unavailable' is not known", InvalidInputError),
         ("embedding[0]: the model computed NaN or Inf, so there is no usable vector", ServerError),
+        ("embedding_float16[3]: a value is beyond 65504, the largest of float16", ServerError),
+        (
+            "output: int8 needs the range of each dimension over typical texts, and this model was not",
+            InvalidInputError,
+        ),
+        ("force_dimensions: must be true or false, got 1", InvalidInputError),
         ("the forward pass failed: device unavailable", ServerError),
         ("Request timeout expired", DeadlineError),
         ("Failed to process the request(s) for model 'x'", ServerError),
@@ -107,8 +113,8 @@ def test_a_model_that_is_loading_is_not_missing():
 
 
 def test_renumbered_gives_rows_of_the_callers_input():
-    error = InvalidInputError("text[1]: too long; embedding[0] too", code="400").renumbered([640, 700])
-    assert str(error) == "text[700]: too long; embedding[640] too"
+    error = InvalidInputError("text[1]: too long; embedding[0], embedding_int8[0]", code="400").renumbered([640, 700])
+    assert str(error) == "text[700]: too long; embedding[640], embedding_int8[640]"
     assert (error.row, error.code, type(error)) == (700, "400", InvalidInputError)
 
 

@@ -26,7 +26,7 @@ def test_given_options_are_sent_false_and_empty_ones_too():
         ({"prompt_name": "a", "instruction": "b"}, "only one of them"),
         ({"prompt_name": "a", "input_type": "query"}, "prompt_name and input_type: only one of them"),
         ({"input_type": "passage"}, "input_type: must be one of query, document, got 'passage'"),
-        ({"truncate": "middle"}, "truncate: must be one of none, end, start, got 'middle'"),
+        ({"truncate": "middle"}, "truncate: must be one of none, end, start, split, got 'middle'"),
         ({"truncate": True}, "truncate"),
         ({"dimensions": 0}, "dimensions: must be a positive integer, got 0"),
         ({"dimensions": -5}, "dimensions: must be a positive integer, got -5"),
@@ -40,6 +40,17 @@ def test_given_options_are_sent_false_and_empty_ones_too():
         ({"dimensions": 8.0}, "dimensions"),
         ({"normalize": 1}, "normalize: must be True or False, got 1"),
         ({"prompt_name": 3}, "prompt_name: must be a string, got 3"),
+        ({"truncate": "split", "overlap": -1}, "overlap: must be an integer from 0 on, got -1"),
+        ({"truncate": "split", "overlap": True}, "overlap: must be an integer from 0 on, got True"),
+        ({"truncate": "end", "overlap": 3}, 'overlap: only with truncate="split"'),
+        ({"overlap": 3}, 'overlap: only with truncate="split"'),
+        ({"output": "bfloat16"}, "output: must be one or several of float32, dense, .*, multi, got 'bfloat16'"),
+        ({"output": ""}, "output: must be one or several of"),
+        ({"output": []}, "output: must be one or several of"),
+        ({"output": 8}, "output: must be one or several of .* got 8"),
+        ({"output": [8]}, "output: must be one or several of"),
+        ({"output": ["int8", "dense"]}, "output: int8 and dense: only one of them"),
+        ({"force_dimensions": 1}, "force_dimensions: must be True or False, got 1"),
     ],
 )
 def test_bad_values_are_named(options, match):
@@ -53,5 +64,22 @@ def test_numpys_bool_is_a_bool(value):
     assert parameters["normalize"] is value
 
 
+def test_chunks_and_their_overlap():
+    parameters = EmbedOptions(truncate="split", overlap=np.int32(0)).parameters()
+    assert parameters == {"truncate": "split", "overlap": 0}
+    assert type(parameters["overlap"]) is int
+
+
 def test_the_largest_dimensions():
     assert EmbedOptions(dimensions=2**31 - 1).parameters() == {"dimensions": 2**31 - 1}
+
+
+@pytest.mark.parametrize(
+    ("output", "sent"),
+    [("int8", "int8"), (["dense"], "dense"), (("dense", "sparse", "multi"), "dense,sparse,multi")],
+)
+def test_outputs_go_as_one_string(output, sent):
+    assert EmbedOptions(output=output, force_dimensions=np.True_).parameters() == {
+        "output": sent,
+        "force_dimensions": True,
+    }

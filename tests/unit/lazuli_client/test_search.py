@@ -66,6 +66,21 @@ def test_a_file_of_fewer_dimensions(fake, client, path, tmp_path):
     check(fake, hits, "text 9", 3, width=2)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".jsonl"])
+def test_a_file_of_integers(fake, client, path, tmp_path, suffix):
+    out = tmp_path / f"out{suffix}"
+    job.run(job.Job(Source(path), out, EmbedOptions(output="int8"), 64), client)
+    assert search(client, out, "text 9", k=1, column="text")[0].row == 9
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".jsonl"])
+def test_a_file_of_packed_bits_is_not_taken_for_one_of_fewer_dimensions(client, path, tmp_path, suffix):
+    out = tmp_path / f"out{suffix}"
+    job.run(job.Job(Source(path), out, EmbedOptions(output="binary", dimensions=2), 64), client)
+    with pytest.raises(FileError, match="its vectors have 2 dimensions, those of the server 4"):
+        search(client, out, "text 9", k=1, column="text")
+
+
 def test_a_file_of_another_model(client, tmp_path):
     out = tmp_path / "out.npy"
     np.save(out, np.ones((3, 9), np.float32))
@@ -138,8 +153,11 @@ def test_a_cut_or_odd_npy_names_the_file(client, tmp_path):
     path.write_bytes(path.read_bytes()[:-16])
     with pytest.raises(FileError, match=r"in\.npy: not a \.npy file"):
         search(client, path, "x", k=1, column="text")
+    np.save(path, np.ones((9, 4), np.uint8))  # packed bits, for one
+    with pytest.raises(FileError, match="holds vectors of uint8, but only floats and signed integers"):
+        search(client, path, "x", k=1, column="text")
     np.save(path, np.array([["a"]]))
-    with pytest.raises(FileError, match=r"in\.npy: must hold numbers"):
+    with pytest.raises(FileError, match=r"in\.npy: holds vectors of <U1, but only"):
         search(client, path, "x", k=1, column="text")
 
 

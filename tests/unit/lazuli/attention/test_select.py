@@ -133,10 +133,10 @@ class TestMeasured:
         entry(4096, small=9.0, plain=8.0, large=5.0, bad=9.0),
     )
 
-    def choose(self, monkeypatch, *backends):
+    def choose(self, monkeypatch, *backends, longest=None):
         monkeypatch.setattr(select, "BACKENDS", backends)
         monkeypatch.setattr(select, "_read_entries", lambda device: list(self.ENTRIES))
-        return select_attention(None, CUDA, torch.bfloat16, shape())
+        return select_attention(None, CUDA, torch.bfloat16, shape(), longest)
 
     def choices(self, attention):
         assert type(attention) is AutoAttention
@@ -146,6 +146,12 @@ class TestMeasured:
         backends = [fake(name) for name in ("plain", "large", "small", "bad")]
         assert self.choices(self.choose(monkeypatch, *backends)) == ["small", "large"]
         assert [backend.made for backend in backends] == [0, 1, 1, 0]  # no other is loaded
+
+    @pytest.mark.parametrize(("longest", "expected"), [(16, [1, 0]), (17, [1, 1]), (9000, [1, 1])])
+    def test_what_only_longer_texts_gain_by_is_not_loaded(self, monkeypatch, longest, expected):
+        backends = [fake("small"), fake("large")]
+        assert type(self.choose(monkeypatch, *backends, longest=longest)) is AutoAttention
+        assert [backend.made for backend in backends] == expected
 
     def test_only_what_can_run_here(self, monkeypatch):
         unusable = fake("large", why_not=classmethod(lambda cls, *where: "too old"))

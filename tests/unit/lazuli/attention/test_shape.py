@@ -32,7 +32,7 @@ QWEN = {
 
 
 def read(model):
-    return read_attention_shape(SimpleNamespace(path="there", model=model))
+    return read_attention_shape(SimpleNamespace(path="there", architecture=model["architectures"][0], model=model))
 
 
 def test_bert_has_as_many_key_heads_as_heads():

@@ -36,6 +36,22 @@ def test_the_examples_parse(folders, called, client):
     assert ("embed_iter" in code) == called.endswith("stream")
 
 
+@pytest.mark.parametrize(
+    ("steps", "body", "call"),
+    [
+        ((".rerank_tokenizer", ".reranking"), {"query": "Who sleeps?", "document": "A cat sleeps."}, "client.rerank("),
+        ((".classify_tokenizer", ".classification"), {"text": "A cat sleeps."}, "client.classify("),
+    ],
+)
+def test_each_task_has_its_own(steps, body, call):
+    curl, python = examples(ADDRESSES, ["judge", *(f"judge{step}" for step in steps)]).split("\n\n")
+    assert json.loads(shlex.split(curl)[-1]) == body
+    code = python.split("\n", 1)[1].removesuffix("\nEND")
+    ast.parse(code)
+    assert call in code
+    assert 'model="judge"' in code
+
+
 def test_other_models_have_no_example():
     assert examples(ADDRESSES, ["resnet", "resnet.stream"]) == ""
 
@@ -43,3 +59,13 @@ def test_other_models_have_no_example():
 @pytest.mark.parametrize(("host", "http"), [("0.0.0.0", "127.0.0.1:8000"), ("10.1.2.3", "10.1.2.3:8000")])
 def test_every_interface_is_reached_over_loopback(host, http):
     assert Addresses.of(ServeOptions(host=host)).http == http
+
+
+def test_chunks_come_with_their_documents():
+    folders = ["docs", "docs.context_tokenizer", "docs.contextual"]
+    curl, python = examples(ADDRESSES, folders).split("\n\n")
+    assert json.loads(shlex.split(curl)[-1]) == {"text": "A cat sleeps.", "document": 0}
+    code = python.split("\n", 1)[1].removesuffix("\nEND")
+    ast.parse(code)
+    assert 'model="docs"' in code
+    assert "client.embed_context([[" in code

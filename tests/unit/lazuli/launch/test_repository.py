@@ -99,6 +99,27 @@ def test_doors_and_models_are_chosen_over_all_repositories(tmp_path, door, wante
     assert sorted(models_to_load([one_door, COMMITTED], door, wanted)) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("door", "wanted", "expected"),
+    [
+        (Door.UNARY, (), ["docs", "judge"]),
+        (Door.STREAM, (), ["docs.stream"]),
+        (Door.BOTH, ("judge",), ["judge"]),
+    ],
+)
+def test_a_model_that_reranks_has_one_door(tmp_path, door, wanted, expected):
+    steps = ("judge.rerank_tokenizer", "judge.reranking")
+    repository = make(docs(tmp_path), "judge", *steps, python=steps)
+    assert models_to_load([repository], door, wanted) == expected
+    assert count_processes([repository], Door.BOTH, ["judge"]) == 2
+
+
+def test_a_door_that_no_model_has_is_named_by_one_that_could(tmp_path):
+    repository = make(tmp_path, "judge", "judge.rerank_tokenizer", "judge.reranking")
+    with pytest.raises(LaunchError, match="--door stream needs a model such as embed_stream, which"):
+        models_to_load([repository], Door.STREAM)
+
+
 def test_what_is_not_there_is_named(tmp_path):
     repository = make(tmp_path, "old", "old.tokenizer", "old.embedding")
     with pytest.raises(LaunchError, match=r"--model new: there is no such model in .*; there are: old"):

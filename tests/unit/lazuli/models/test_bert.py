@@ -65,7 +65,9 @@ def test_against_transformers(tmp_path, write_bert, changes, prefix):
 
 
 def test_shape(tmp_path, write_bert):
-    assert load(write_bert(tmp_path)).shape == ModelShape(hidden_size=32, head_dim=8, vocab_size=100, max_positions=64)
+    assert load(write_bert(tmp_path)).shape == ModelShape(
+        32, head_dim=8, vocab_size=100, max_positions=64, num_segments=2
+    )
 
 
 def test_positions_beyond_the_ids_of_a_batch_do_not_matter(tiny_checkpoint):

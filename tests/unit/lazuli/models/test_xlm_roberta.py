@@ -19,12 +19,13 @@ SIZES = {
 }
 
 
-@pytest.fixture
-def reference(tmp_path):
-    from transformers import XLMRobertaConfig, XLMRobertaModel
+@pytest.fixture(params=["XLMRoberta", "Roberta"])
+def reference(tmp_path, request):
+    import transformers
 
     torch.manual_seed(0)
-    model = XLMRobertaModel(XLMRobertaConfig(**SIZES)).eval()
+    config = getattr(transformers, f"{request.param}Config")(**SIZES)
+    model = getattr(transformers, f"{request.param}Model")(config).eval()
     for parameter in model.parameters():
         parameter.data.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(tmp_path)

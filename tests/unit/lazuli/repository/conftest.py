@@ -35,3 +35,30 @@ def checkpoint(tmp_path, write_bert):
     prompts = {"prompts": {"query": "w1 ", "document": ""}, "default_prompt_name": None}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     return folder
+
+
+@pytest.fixture
+def write_classifier(tmp_path):
+    """Write a random BERT with a head, as transformers does."""
+
+    def write(name, **changes):
+        from transformers import BertConfig, BertForSequenceClassification
+
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+        config = BertConfig(**sizes, vocab_size=100, max_position_embeddings=64, **changes)
+        folder = tmp_path / name
+        BertForSequenceClassification(config).save_pretrained(folder)
+        write_tokenizer(folder)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def reranker(write_classifier):
+    return write_classifier("cross-encoder", num_labels=1)
+
+
+@pytest.fixture
+def classifier(write_classifier):
+    return write_classifier("moods", id2label={0: "good", 1: "bad", 2: "neither"}, label2id={"good": 0})

@@ -7,14 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from lazuli.config import EngineConfig, TokenizerConfig
+from lazuli.context.config import ContextTokenizerConfig
+from lazuli.errors import ConfigError
 from lazuli.launch.options import Door
+from lazuli.pairs.config import PairTokenizerConfig
 from lazuli.repository import addition
 from lazuli.repository.addition import Wish, add
-from lazuli.repository.catalog import entries, folders_of, parameters_of, remove
+from lazuli.repository.catalog import configs_of, entries, folders_of, parameters_of, remove
 from lazuli.repository.errors import OutsideError, RepositoryError
 from lazuli.repository.model_config import ModelConfig
+from lazuli.repository.names import ModelNames, Task
 
 COMMITTED = Path(__file__).resolve().parents[4] / "model_repository"
 
@@ -251,3 +256,126 @@ def test_a_checkpoint_with_odd_characters(wish, checkpoint):
 def test_prompts_beside_those_of_the_checkpoint(wish):
     added = add(replace(wish, parameters={"prompts": json.dumps({"title": "w3 "})}), quiet)
     assert list(added.facts.prompts) == ["query", "document", "title"]
+
+
+class TestOtherTasks:
+    """What a checkpoint with a head is made into; found by its architecture, or asked for."""
+
+    def test_three_folders_for_a_reranker(self, wish, reranker):
+        added = add(replace(wish, checkpoint=str(reranker)), quiet)
+        assert added.model == ModelNames("docs", Task.RERANK)
+        assert sorted(os.listdir(wish.repository)) == ["docs", "docs.rerank_tokenizer", "docs.reranking"]
+        assert config(wish, "docs").steps == ["docs.rerank_tokenizer", "docs.reranking"]
+        engine = EngineConfig.from_parameters(config(wish, "docs.reranking").parameters)
+        assert engine == EngineConfig(str(reranker), task="rerank")
+        reader = PairTokenizerConfig.from_parameters(config(wish, "docs.rerank_tokenizer").parameters)
+        assert reader == PairTokenizerConfig(str(reranker))
+        facts = added.facts
+        assert (facts.task, facts.dimension, facts.max_seq_length) == (Task.RERANK, 1, 64)
+        assert (facts.pooling, facts.labels, facts.activation) == ("cls", (), "identity")
+
+    def test_three_folders_for_a_classifier(self, wish, classifier):
+        given = {"max_seq_length": "32", "prompts": '{"t": "w1 "}'}
+        added = add(replace(wish, checkpoint=str(classifier), parameters=given), quiet)
+        assert sorted(os.listdir(wish.repository)) == ["docs", "docs.classification", "docs.classify_tokenizer"]
+        engine = EngineConfig.from_parameters(config(wish, "docs.classification").parameters)
+        assert engine == EngineConfig(str(classifier), task="classify")
+        reader = TokenizerConfig.from_parameters(config(wish, "docs.classify_tokenizer").parameters)
+        assert (reader.checkpoint, reader.max_seq_length, reader.parsed_prompts()) == (
+            str(classifier),
+            32,
+            {"t": "w1 "},
+        )
+        assert (added.facts.labels, added.facts.activation) == (("good", "bad", "neither"), "softmax")
+
+    def test_three_folders_for_chunks_of_documents(self, wish):
+        given = {"separator": "", "max_seq_length": "40"}
+        added = add(replace(wish, task=Task.CONTEXT, parameters=given), quiet)
+        assert sorted(os.listdir(wish.repository)) == ["docs", "docs.context_tokenizer", "docs.contextual"]
+        engine = EngineConfig.from_parameters(config(wish, "docs.contextual").parameters)
+        assert engine == EngineConfig(wish.checkpoint, task="context")
+        reader = ContextTokenizerConfig.from_parameters(config(wish, "docs.context_tokenizer").parameters)
+        assert (reader.checkpoint, reader.separator) == (wish.checkpoint, "")
+        assert (added.facts.task, added.facts.max_seq_length, added.facts.pooling) == (Task.CONTEXT, 40, "mean")
+        (entry,) = entries(wish.repository)
+        assert (entry.task, entry.limit, entry.fault) == (Task.CONTEXT, "40", "")
+
+    @pytest.mark.parametrize(
+        ("parameters", "match"),
+        [
+            ({"pooling": "cls"}, "pooling: 'cls', but the vectors of chunks are means of their tokens"),
+            ({"separator": "<s>"}, "separator: '<s>' is not a special token of this checkpoint"),
+        ],
+    )
+    def test_chunks_that_cannot_be(self, wish, parameters, match):
+        with pytest.raises(RepositoryError, match=match):
+            add(replace(wish, task=Task.CONTEXT, parameters=parameters), quiet)
+
+    def test_what_the_catalog_says(self, wish, reranker, classifier):
+        add(replace(wish, name="a", checkpoint=str(reranker), parameters={"pair_truncation": "only_second"}), quiet)
+        add(replace(wish, name="b", checkpoint=str(classifier), task=Task.CLASSIFY), quiet)
+        one, other = entries(wish.repository)
+        assert (one.task, one.dimension, one.limit, one.doors, one.fault) == (Task.RERANK, "1", "64", [Door.UNARY], "")
+        assert (other.task, other.dimension, other.limit, other.fault) == (Task.CLASSIFY, "3", "64", "")
+        for name in ("a", "b"):
+            with pytest.raises(ConfigError, match=r"this model is for the task (rerank|classify), not for vectors"):
+                configs_of(parameters_of(name, [wish.repository]))
+            remove(wish.repository, folders_of(wish.repository, name))
+        assert os.listdir(wish.repository) == []
+
+    @pytest.mark.parametrize(
+        ("changes", "match"),
+        [
+            ({"task": Task.EMBED}, "is made for the task rerank"),
+            ({"task": Task.CLASSIFY, "parameters": {"pair_template": "qwen3"}}, "pair_template: not a parameter"),
+            ({"parameters": {"pooling": "cls"}}, "pooling: not a parameter of this model; known are attention, "),
+            ({"parameters": {"pair_truncation": "x"}}, "pair_truncation: 'x' is not one of"),
+            ({"parameters": {"max_seq_length": "65"}}, "max_seq_length: 65, but the model takes 64"),
+            ({"door": Door.STREAM}, "--door stream: a model for the task rerank has the door unary only"),
+        ],
+    )
+    def test_what_does_not_fit_is_told_and_nothing_written(self, wish, reranker, changes, match):
+        with pytest.raises(RepositoryError, match=match):
+            add(replace(wish, checkpoint=str(reranker), **changes), quiet)
+        assert not wish.repository.exists()
+
+    def test_an_embedding_model_can_score_by_its_vectors(self, wish):
+        facts = add(replace(wish, task=Task.RERANK), quiet).facts
+        assert (facts.task, facts.activation, facts.max_seq_length) == (Task.RERANK, "", 64)
+        (entry,) = entries(wish.repository)
+        assert (entry.task, entry.limit, entry.fault) == (Task.RERANK, "64", "")
+
+    def test_a_missing_head_is_named(self, wish, reranker):
+        tensors = load_file(reranker / "model.safetensors")
+        del tensors["classifier.weight"]
+        save_file(tensors, reranker / "model.safetensors")
+        with pytest.raises(RepositoryError, match=r"classifier\.weight"):
+            add(replace(wish, checkpoint=str(reranker)), quiet)
+
+    def test_a_model_for_vectors_is_replaced_by_one_that_reranks_and_back(self, wish, reranker):
+        add(wish, quiet)
+        with pytest.raises(RepositoryError, match=r"'docs' exists in .*: docs\.tokenizer, "):
+            add(replace(wish, checkpoint=str(reranker)), quiet)
+        add(replace(wish, checkpoint=str(reranker), force=True), quiet)
+        assert sorted(os.listdir(wish.repository)) == ["docs", "docs.rerank_tokenizer", "docs.reranking"]
+        add(replace(wish, force=True), quiet)
+        assert len(os.listdir(wish.repository)) == 5
+
+    def test_on_the_hub_its_small_files_tell_the_task(self, wish, reranker, monkeypatch):
+        weights = (reranker / "model.safetensors").rename(reranker.parent / "later")
+        fetched = []
+
+        def fetch(name, check, show):
+            check(reranker)
+            weights.rename(reranker / "model.safetensors")
+            fetched.append(name)
+            return reranker
+
+        monkeypatch.setattr("lazuli.repository.checkpoint_source.fetch", fetch)
+        hub = replace(wish, checkpoint="org/tiny")
+        with pytest.raises(RepositoryError, match="pooling: not a parameter of this model"):
+            add(replace(hub, parameters={"pooling": "cls"}), quiet)
+        with pytest.raises(RepositoryError, match="is made for the task rerank"):
+            add(replace(hub, task=Task.EMBED), quiet)
+        assert not fetched
+        assert add(hub, quiet).model.task is Task.RERANK

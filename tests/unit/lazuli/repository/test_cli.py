@@ -33,9 +33,10 @@ def test_add_list_remove(run, checkpoint):
     assert re.search(r"weights +\d+\.\d kB, [\d,]+ numbers, float32; each of the two doors loads its own copy", shown)
     lines = run("list", "--repository", "models").stdout.splitlines()
     assert re.split(" {2,}", lines[0]) == [
-        *("name", "architecture", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
+        *("name", "task", "architecture", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
     ]
-    assert re.split(" {2,}", lines[1]) == ["docs", "BertModel", "32", "32", "mean", "auto", str(checkpoint), "complete"]
+    expected = ["docs", "embed", "BertModel", "32", "32", "mean", "auto", str(checkpoint), "complete"]
+    assert re.split(" {2,}", lines[1]) == expected
     assert run("remove", "docs", "--repository", "models", "--yes").stdout.startswith("removed docs.tokenizer, ")
     assert os.listdir("models") == []
 
@@ -60,11 +61,33 @@ def test_by_default_the_users_folder(run, checkpoint):
     assert "docs.stream/generate" in shown
     assert "--model docs\n" not in shown.split("Then call it")[1], "lazuli embed needs the unary door"
     listed = run("list").stdout
-    assert re.search(r"^embed +BertModel +384", listed, re.MULTILINE)
+    assert re.search(r"^embed +embed +BertModel +384", listed, re.MULTILINE)
     assert re.search(
         rf"^{re.escape(str(user_models()))}\nname .*\ndocs .* complete \(stream only\)$", listed, re.MULTILINE
     )
     run("remove", "docs", "-y")
+
+
+def test_a_model_that_reranks(run, reranker):
+    shown = run("add", "judge", "--checkpoint", reranker, "--repository", "models", "--max-seq-length", 32).stdout
+    for line in ("task          rerank", "limit         32 tokens a pair", "scores        logits"):
+        assert line in shown
+    assert "each of the two doors" not in shown
+    curl = next(shlex.split(text) for text in shown.split("\n\n") if text.startswith("curl"))
+    assert sorted(json.loads(curl[-1])) == ["document", "query"]
+    assert 'client.rerank("' in shown
+    assert shown.strip().endswith("lazuli rerank QUERY FILE --model judge")
+    line = run("list", "--repository", "models").stdout.splitlines()[1]
+    expected = ["judge", "rerank", "BertForSequenceClassification", "1", "32"]
+    assert re.split(" {2,}", line)[:5] == expected
+    assert line.endswith("  complete")
+
+
+def test_a_model_that_classifies(run, classifier):
+    shown = run("add", "moods", "--checkpoint", classifier, "--repository", "models").stdout
+    assert "labels        good, bad, neither (softmax)" in shown
+    assert 'client.classify(["' in shown
+    assert shown.strip().endswith("lazuli classify FILE --model moods")
 
 
 def test_remove_asks(run, checkpoint):
@@ -116,6 +139,7 @@ def test_a_broken_model_is_listed_with_what_it_lacks(run, checkpoint):
         (("add", "a", "--checkpoint", "tiny", "--set", "threads"), 2, "--set 'threads' is not NAME=VALUE"),
         (("add", "a", "--checkpoint", "tiny", "--set", "checkpoint=/x"), 2, "use --checkpoint"),
         (("add", "a", "--checkpoint", "tiny", "--task", "translate"), 2, "'translate' is not"),
+        (("add", "a", "--checkpoint", "tiny", "--task", "classify"), 2, "BertModel has no labels; task classify needs"),
         (("add", "a"), 2, "Missing option"),
         (("remove", "a", "--yes"), 2, "there is no model 'a' in .*; there are: none"),
         (("remove", "embed", "--yes"), 2, "built-in"),

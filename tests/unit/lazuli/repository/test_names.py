@@ -5,7 +5,7 @@ import pytest
 
 from lazuli.launch.options import Door
 from lazuli.repository.errors import RepositoryError
-from lazuli.repository.names import MAX_LENGTH, ModelNames, check_name, models_among
+from lazuli.repository.names import MAX_LENGTH, ModelNames, Task, all_folders, check_name, models_among
 from lazuli_client.settings import Settings
 
 REPOSITORY = Path(__file__).resolve().parents[4] / "model_repository"
@@ -35,6 +35,24 @@ def test_models_are_found_by_their_folders():
     assert models_among(["docs.tokenizer", "docs.embedding"]) == []
 
 
+@pytest.mark.parametrize("name", ["judge", "rerank", "classify", "a.b"])
+@pytest.mark.parametrize("task", Task)
+def test_a_model_tells_its_task_by_its_folders(name, task):
+    folders = ModelNames(name, task).folders()
+    assert models_among([*folders, *DOCS]) == sorted(
+        [ModelNames(name, task), ModelNames("docs")], key=lambda model: model.name
+    )
+    assert models_among([folder for folder in folders if folder != f"{name}.tokenizer"]) == [ModelNames(name, task)]
+    assert set(folders) <= set(all_folders(name))
+
+
+def test_other_tasks_have_one_door():
+    model = ModelNames("judge", Task.RERANK)
+    assert model.folders() == ["judge.rerank_tokenizer", "judge.reranking", "judge"]
+    assert (model.door(Door.UNARY), model.door(Door.STREAM)) == ("judge", None)
+    assert model.doors_among(model.folders()) == [Door.UNARY]
+
+
 def test_a_model_tells_its_doors():
     assert ModelNames("docs").doors_among(DOCS) == [Door.UNARY, Door.STREAM]
     assert ModelNames("docs").doors_among(["docs.stream", "embed"]) == [Door.STREAM]
@@ -62,6 +80,8 @@ def test_good_names(name):
         ("a.stream", r"'a\.stream' ends with \.stream, which names a part of a model"),
         ("a.tokenizer", "part of a model"),
         ("a.embedding_stream", "part of a model"),
+        ("a.reranking", "part of a model"),
+        ("a.classify_tokenizer", "part of a model"),
     ],
 )
 def test_bad_names_are_refused(name, match):

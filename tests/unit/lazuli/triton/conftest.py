@@ -9,7 +9,22 @@ from typing import ClassVar
 
 import pytest
 
-MODULES = ("protocol", "embedding", "tokenizer")
+import lazuli.triton
+
+MODULES = (
+    "protocol",
+    "response_sender",
+    "engine_model",
+    "embedding",
+    "reranking",
+    "classification",
+    "tokenizer",
+    "answering",
+    "pair_tokenizer",
+    "classify_tokenizer",
+    "contextual",
+    "context_tokenizer",
+)
 
 
 class TritonError(Exception):
@@ -115,6 +130,8 @@ def pb_utils(monkeypatch):
 def forget():
     for name in MODULES:
         sys.modules.pop(f"lazuli.triton.{name}", None)
+        # `from lazuli.triton import protocol` would find the old one.
+        vars(lazuli.triton).pop(name, None)
 
 
 @pytest.fixture

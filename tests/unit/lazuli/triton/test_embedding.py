@@ -162,9 +162,48 @@ def test_too_much_is_refused_as_unavailable(start, pb_utils, monkeypatch):
 
 def test_options_reach_the_engine(start, pb_utils):
     model = start()
-    request = ask(pb_utils, 5, dimensions=4, normalize=False)
+    request = ask(pb_utils, 5, dimensions=4, force_dimensions=True, normalize=False)
     model.execute([request])
     assert request.wait().responses[0].tensors["embedding"].shape == (1, 4)
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_requests_that_share_batches_get_each_its_own_encoding(start, pb_utils, decoupled):
+    model = start(decoupled, token_budget="16")
+    wanted = {
+        "float32": ("embedding", np.float32, 32),
+        "float16": ("embedding_float16", np.float16, 32),
+        "binary": ("embedding_binary", np.int8, 4),
+        "ubinary": ("embedding_ubinary", np.uint8, 4),
+    }
+    requests = {output: ask(pb_utils, 3, 5, 9, 2, output=output) for output in wanted}
+    model.execute(list(requests.values()))
+    found = {}
+    for output, (name, dtype, columns) in wanted.items():
+        tensors = [response.tensors for response in requests[output].wait().responses]
+        assert all(set(part) == {name, "token_count", *(["index"] if decoupled else [])} for part in tensors)
+        values = np.concatenate([part[name] for part in tensors])
+        if decoupled:
+            values = values[np.argsort(np.concatenate([part["index"][:, 0] for part in tensors]))]
+        assert (values.dtype, values.shape) == (dtype, (4, columns))
+        found[output] = values
+    np.testing.assert_allclose(found["float16"], found["float32"], atol=1e-3)
+    bits = np.packbits(found["float32"] > 0, axis=1)
+    assert found["ubinary"].tolist() == bits.tolist()
+    assert found["binary"].tolist() == (bits.astype(np.int16) - 128).tolist()
+
+
+def test_an_output_that_the_model_does_not_have(start, pb_utils):
+    requests = {output: ask(pb_utils, 3, output=output) for output in ("int8", "float64", "int8,uint8")}
+    start().execute(list(requests.values()))
+    for output, text in (
+        ("int8", "output: int8 needs the range"),
+        ("float64", "output: must be one of dense, float32,"),
+        ("int8,uint8", "output: int8 and uint8: only one"),
+    ):
+        error = requests[output].wait().responses[0].error
+        assert error.message().startswith(text)
+        assert error.code == pb_utils.TritonError.INVALID_ARG
 
 
 def test_finalize_answers_what_is_left_and_then_nothing_enters(start, pb_utils):
@@ -213,7 +252,7 @@ class TestReturning:
     def test_not_soon_after_the_last_was_returned(self, start, pb_utils, monkeypatch):
         """It waited in Triton's queue, so others may come while it runs."""
         now = 1000.0
-        monkeypatch.setattr("lazuli.triton.embedding.time.monotonic", lambda: now)
+        monkeypatch.setattr("lazuli.triton.engine_model.time.monotonic", lambda: now)
         model, requests = start(), [ask(pb_utils, 5) for _ in range(4)]
         seen = []
         for request, pause in zip(requests, (1.0, 0.0002, 0.09, 0.1), strict=True):

@@ -10,6 +10,10 @@ import torch.nn.functional as F  # noqa: N812
 pytest.importorskip("triton")
 
 from lazuli import kernels, pooling
+from lazuli.layers.embedding import TokenEmbedding
+from lazuli.outputs.finish import finish
+from lazuli.outputs.quantize import Quantizer
+from lazuli.segments import SEGMENT_BIT
 from lazuli.triton_kernels import pooling as triton_pooling
 from lazuli.triton_kernels import rows
 
@@ -28,6 +32,22 @@ def test_norms(size):
     torch.testing.assert_close(rows.rms_norm(tokens, None, 1e-6), F.rms_norm(tokens, (size,), eps=1e-6))
     expected = F.layer_norm(tokens + before, (size,), weight, bias, 1e-5)
     torch.testing.assert_close(rows.biased_layer_norm(tokens, before, weight, bias, 1e-5), expected)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_embed(segments, scaled):
+    tokens, positions, scale = random(30, 48), random(segments * 9, 48, seed=1), random(48, seed=2)
+    ids = torch.tensor([3, 29, 0, 3, 7], dtype=torch.int32)
+    if segments == 2:
+        ids |= torch.tensor([0, 1, 1, 1, 0], dtype=torch.int32) << SEGMENT_BIT
+    places = torch.tensor([0, 8, 3, 0, 5], dtype=torch.int32)
+    expected = TokenEmbedding(tokens.cpu(), positions.cpu(), segments)(ids, places)
+    length = 9 if segments == 2 else 0
+    arguments = (ids.to(DEVICE), places.to(DEVICE), tokens, positions, scale if scaled else None)
+    output, sums = rows.embed(*arguments, segment_length=length)
+    torch.testing.assert_close(output.cpu(), expected * scale.cpu() if scaled else expected)
+    torch.testing.assert_close(sums[:, :, 0].cpu(), torch.stack([expected.sum(1), expected.square().sum(1)], dim=1))
 
 
 @pytest.mark.parametrize("size", [50, 2100])
@@ -58,13 +78,13 @@ def test_pooling(mode, longest):
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
     hidden = random(int(cu_seqlens[-1]) + 9, 48)
     hidden[cu_seqlens[-1] :] = float("nan")
-    chosen = torch.tensor([1, 0, 1, 1, 0, 1, 0], dtype=torch.int32)
-    output = triton_pooling.pool(hidden, cu_seqlens.to(DEVICE), mode, chosen.to(DEVICE), longest).cpu()
-    expected = pooling.pool_normalized(hidden.cpu(), cu_seqlens, mode, chosen, longest)
+    codes = torch.tensor([1, 0, 1, 1, 0, 1, 0], dtype=torch.int32)
+    output = triton_pooling.pool(hidden, cu_seqlens.to(DEVICE), mode, codes.to(DEVICE), longest, Quantizer()).cpu()
+    expected = pooling.pool_and_finish(hidden.cpu(), cu_seqlens, mode, codes, longest, Quantizer())
     torch.testing.assert_close(output[:5], expected[:5])
 
 
-def test_normalize():
-    vectors, chosen = random(3, 48), torch.tensor([1, 0, 1], dtype=torch.int32)
-    expected = pooling.normalize(vectors.cpu(), chosen)
-    torch.testing.assert_close(triton_pooling.normalize(vectors, chosen.to(DEVICE)).cpu(), expected)
+def test_normalisation():
+    vectors, codes = random(3, 48), torch.tensor([1, 0, 1], dtype=torch.int32)
+    expected = finish(vectors.cpu(), codes, Quantizer())
+    torch.testing.assert_close(triton_pooling.finish(vectors, codes.to(DEVICE), Quantizer()).cpu(), expected)

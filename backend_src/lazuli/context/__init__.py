@@ -1,0 +1,1 @@
+"""Late chunking: vectors of chunks that were read together with their document."""

@@ -1,0 +1,1 @@
+from lazuli.triton.classification import TritonPythonModel

@@ -1,0 +1,1 @@
+from lazuli.triton.classify_tokenizer import TritonPythonModel

@@ -1,0 +1,1 @@
+from lazuli.triton.context_tokenizer import TritonPythonModel

@@ -1,0 +1,1 @@
+from lazuli.triton.contextual import TritonPythonModel

@@ -1,0 +1,1 @@
+from lazuli.triton.pair_tokenizer import TritonPythonModel

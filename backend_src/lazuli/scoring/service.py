@@ -1,0 +1,108 @@
+"""The services of models with a head: scores of pairs, labels of texts.
+
+Takes unchecked token arrays with a `Sender`; answers come later, from other threads. Knows nothing of Triton.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lazuli.config import EngineConfig
+from lazuli.errors import ConfigError, OptionError
+from lazuli.heads.answer_forms import LabelForm, ScoreForm
+from lazuli.heads.task import CLASSIFY, RERANK
+from lazuli.request import AnswerForm, Sender, StreamRequest
+from lazuli.scoring.options import ClassifyOptions, RerankOptions
+from lazuli.segments import mark_segments
+from lazuli.service import EngineService
+from lazuli.token_input import split_rows
+from lazuli.tokenwise.pair_input import split_pairs
+from lazuli.tokenwise.request import PAIRS, PairRequest, PairStreamRequest
+from lazuli.tokenwise.score_form import PairScoreForm
+
+
+class ScoringService(EngineService):
+    """What those of both tasks share."""
+
+    task: ClassVar[str]
+
+    def __init__(self, config: EngineConfig, *, streaming: bool, gpu_index: int | None = None) -> None:
+        """See `EngineService`.
+
+        Raises:
+            ConfigError: As there, or the task of the parameters is another one.
+        """
+        if config.task != self.task:
+            raise ConfigError(f"task: {config.task!r}, but this model needs {self.task!r}")
+        super().__init__(config, streaming=streaming, gpu_index=gpu_index)
+
+    def submit(
+        self,
+        input_ids: np.ndarray,
+        attention_mask: np.ndarray,
+        token_type_ids: np.ndarray | None,
+        options: Any,
+        sender: Sender,
+        **permissions: bool,
+    ) -> None:
+        """Queue one request. The answer goes to `sender`.
+
+        Args:
+            input_ids: [N, S] int32.
+            attention_mask: [N, S] int8.
+            token_type_ids: [N, S] int8: 1 for a token of the second segment, else 0; None for a single segment.
+            options: Of the task.
+            sender: Gets the answer, perhaps before this returns; not called if it raises.
+            permissions: `may_step` and `may_wait` of `_queue`.
+
+        Raises:
+            InputError: If the arrays are unusable.
+            OverloadedError: If too much waits already.
+            ShuttingDownError: If the service is closed.
+        """
+        rows = split_rows(input_ids, attention_mask, self.engine.limits)
+        rows = mark_segments(rows, input_ids, attention_mask, token_type_ids, self.engine.num_segments)
+        self._queue(self._request_type(rows, self._choose_form(options), sender), **permissions)
+
+    def _choose_form(self, options: Any) -> AnswerForm:
+        raise NotImplementedError
+
+
+class RerankService(ScoringService):
+    """Scores of pairs of a query and a document, read together by a model with a head, or each by itself."""
+
+    task = RERANK
+
+    def submit(
+        self,
+        input_ids: np.ndarray,
+        attention_mask: np.ndarray,
+        token_type_ids: np.ndarray | None,
+        options: RerankOptions,
+        sender: Sender,
+        **permissions: bool,
+    ) -> None:
+        """See `ScoringService`."""
+        if self.engine.program != PAIRS:
+            super().submit(input_ids, attention_mask, token_type_ids, options, sender, **permissions)
+            return
+        form = PairScoreForm(self.engine.answers.facts, options)
+        rows, spans = split_pairs(input_ids, attention_mask, token_type_ids, self.engine.limits)
+        kind = PairStreamRequest if self._request_type is StreamRequest else PairRequest
+        self._queue(kind(rows, spans, form, sender), **permissions)
+
+    def _choose_form(self, options: RerankOptions) -> ScoreForm:
+        assert self.engine.head is not None, "the caller has looked"
+        if options.method is not None or options.weights is not None:
+            raise OptionError("method: this model reads query and document together, and scores them in one way only")
+        return ScoreForm(self.engine.head, options)
+
+
+class ClassifyService(ScoringService):
+    """Labels of texts, or of pairs of them."""
+
+    task = CLASSIFY
+
+    def _choose_form(self, options: ClassifyOptions) -> LabelForm:
+        assert self.engine.head is not None, "the task has one"
+        return LabelForm(self.engine.head, options)

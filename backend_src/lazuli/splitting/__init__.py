@@ -1,0 +1,1 @@
+"""Texts that are longer than the model can take, as several chunks."""

@@ -1,0 +1,54 @@
+"""Reads texts as token ids: many of them on several threads, and of one that is much too long only a part.
+
+Takes strings, returns ids without special tokens. Knows nothing of templates, and cuts nothing to a limit.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lazuli.text_encoders import TextEncoder
+
+# A text of more characters than this for each token that it may have is looked at in part.
+_CHARS_PER_TOKEN = 32
+_SPARE_TOKENS = 128
+
+
+class TextReader:
+    """An encoder and the threads that share it.
+
+    Attributes:
+        encoder: What turns texts into ids.
+        max_seq_length: Most tokens that are of use.
+        threads: Threads that share the texts of one call, if they are many and the encoder gains by that.
+    """
+
+    def __init__(self, encoder: TextEncoder, max_seq_length: int, threads: int) -> None:
+        self.encoder = encoder
+        self.max_seq_length = max_seq_length
+        self.threads = threads if encoder.chars_for_threads is not None else 1
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="lazuli-tokenizer")
+
+    def read(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, with nothing around them."""
+        few = self.encoder.chars_for_threads
+        if few is None or len(texts) == 1 or sum(map(len, texts)) < few:
+            return self.encoder.encode(texts)
+        # More pieces than threads, as some texts are longer than others.
+        size = -(-len(texts) // (4 * self.threads))
+        pieces = [texts[start : start + size] for start in range(0, len(texts), size)]
+        return [ids for piece in self._pool.map(self.encoder.encode, pieces) for ids in piece]
+
+    def near_end(self, text: str, truncate: str, limit: int | None = None) -> str:
+        """The text, or of one that is much too long enough of the end that is kept: `limit` tokens, if not all of use.
+
+        Megabytes would keep the tokenizer from everybody else for seconds, only to be cut or refused. A token hangs on
+        what is near it, so with some tokens to spare the first ones are those of the whole text.
+        """
+        limit = limit or self.max_seq_length
+        size = _CHARS_PER_TOKEN * limit
+        while size < len(text):
+            piece = text[-size:] if truncate == "start" else text[:size]
+            if len(self.encoder.encode([piece])[0]) >= limit + _SPARE_TOKENS:
+                return piece
+            size *= 4
+        return text

@@ -1,0 +1,88 @@
+"""Sends requests from asyncio tasks: a bounded number at once, each with its retries, the answers in order.
+
+Takes requests and a way to read their outputs, as `dispatcher.py` does.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+
+from lazuli_client.closed import AsyncClosedTransport
+from lazuli_client.errors import LazuliError
+from lazuli_client.reading import Answer, Reading
+from lazuli_client.request import EmbedRequest
+from lazuli_client.settings import Settings
+from lazuli_client.transport import AsyncTransport, connect_async
+
+_Window = deque[tuple[EmbedRequest, asyncio.Task[Answer]]]
+
+
+class AsyncDispatcher:
+    """A transport, and how many may use it at once."""
+
+    def __init__(self, settings: Settings, transport: AsyncTransport | None) -> None:
+        self._settings = settings
+        self._connected = transport
+        self._slots = asyncio.Semaphore(settings.max_in_flight)
+
+    def transport(self) -> AsyncTransport:
+        """The transport, made at the first use, because it must be made inside the event loop."""
+        if self._connected is None:
+            self._connected = connect_async(self._settings)
+        return self._connected
+
+    async def close(self) -> None:
+        """Close the transport; calls that are under way fail."""
+        connected, self._connected = self._connected, AsyncClosedTransport()
+        if connected is not None:
+            await connected.close()
+
+    async def run(self, requests: Iterator[EmbedRequest], reading: Reading[Answer]) -> AsyncIterator[Answer]:
+        """Send requests, a bounded number at once; yield one answer a batch, in order."""
+        window: _Window[Answer] = deque()
+        done: list[Answer] = []
+        try:
+            for request in requests:
+                window.append((request, asyncio.create_task(self.send(request, reading))))
+                # Twice as many as there are slots: a slow first one must not leave the others without work.
+                while len(window) >= 2 * self._settings.max_in_flight:
+                    if (batch := await _collect(window, done, reading)) is not None:
+                        yield batch
+            while window:
+                if (batch := await _collect(window, done, reading)) is not None:
+                    yield batch
+        finally:
+            for _, task in window:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in window), return_exceptions=True)
+
+    async def send(self, request: EmbedRequest, reading: Reading[Answer], retries: bool = True) -> Answer:
+        """One request with its retries, all within the timeout, which starts when a slot is free."""
+        async with self._slots:
+            end = time.monotonic() + self._settings.timeout_s
+            attempt = 0
+            left_s = self._settings.timeout_s
+            while True:
+                try:
+                    return reading.read(await self.transport().send(request, left_s), len(request.rows))
+                except LazuliError as error:
+                    left_s = end - time.monotonic()
+                    delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
+                    if delay_s is None:
+                        raise error.renumbered(request.rows) from error
+                await asyncio.sleep(delay_s)
+                left_s -= delay_s
+                attempt += 1
+
+
+async def _collect(window: _Window[Answer], done: list[Answer], reading: Reading[Answer]) -> Answer | None:
+    """Wait for the oldest request; its batch if it was the last one of it."""
+    request, task = window[0]
+    done.append(await task)  # stays in the window until it is done: a cancelled caller must cancel it too
+    window.popleft()
+    if not request.ends_batch:
+        return None
+    batch = reading.join(done)
+    done.clear()
+    return batch

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from lazuli.launch import rerank_model
+from lazuli.launch.errors import LaunchError
+from lazuli.launch.folders import user_models
+from lazuli.launch.options import Door, ServeOptions
+from lazuli.launch.rerank_model import with_rerank_model
+from lazuli.repository import addition
+
+COMMITTED = Path(__file__).resolve().parents[4] / "model_repository"
+
+
+@pytest.fixture
+def wishes(monkeypatch):
+    """What is to be added, which is not: only its folder is made."""
+    made = []
+
+    def add(wish, show):
+        made.append(wish)
+        (wish.repository / wish.name).mkdir(parents=True, exist_ok=True)
+        (wish.repository / wish.name / "config.pbtxt").touch()
+
+    monkeypatch.setattr(addition, "add", add)
+    return made
+
+
+def make(options, place):
+    return with_rerank_model(options, place, lambda text: None)
+
+
+def test_without_a_checkpoint_nothing_changes(tmp_path, wishes):
+    options = ServeOptions()
+    assert make(options, tmp_path) is options
+    assert wishes == []
+
+
+def test_a_model_beside_the_others_is_made_anew(tmp_path, wishes):
+    options = make(ServeOptions(rerank_checkpoint="/x"), tmp_path)
+    assert options.model_repositories == (COMMITTED, tmp_path)
+    assert (options.models, options.rerank_checkpoint) == ((), None)
+    (wish,) = wishes
+    assert (wish.name, wish.checkpoint, wish.repository, wish.task, wish.force) == (
+        "rerank",
+        "/x",
+        tmp_path,
+        "rerank",
+        True,
+    )
+    assert make(options, tmp_path) is options, "what is made is not made again"
+
+
+def test_it_is_among_the_models_that_are_asked_for(tmp_path, wishes):
+    options = make(ServeOptions(rerank_checkpoint="/x", models=("embed",)), tmp_path)
+    assert options.models == ("embed", "rerank")
+
+
+def test_the_user_has_one_of_this_name(tmp_path, wishes):
+    (user_models() / "rerank").mkdir(parents=True)
+    (user_models() / "rerank" / "config.pbtxt").touch()
+    with pytest.raises(LaunchError, match="the model rerank is both in"):
+        make(ServeOptions(rerank_checkpoint="/x"), tmp_path)
+
+
+def test_it_has_no_stream_door(tmp_path, wishes):
+    with pytest.raises(LaunchError, match="--rerank-checkpoint needs the unary door"):
+        make(ServeOptions(rerank_checkpoint="/x", door=Door.STREAM), tmp_path)
+    with pytest.raises(LaunchError, match="--rerank-checkpoint is empty"):
+        ServeOptions(rerank_checkpoint=" ")
+
+
+def test_what_cannot_rerank_is_told(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["T5Model"], "max_position_embeddings": 8}')
+    with pytest.raises(LaunchError, match="the architecture T5Model is not supported"):
+        make(ServeOptions(rerank_checkpoint=str(tmp_path)), tmp_path / "models")
+
+
+def test_the_server_is_started_with_it(monkeypatch, tmp_path):
+    """Made before the machine is checked, in the cache, in a folder of the server's own."""
+    from lazuli.launch import serve
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    seen = []
+
+    def made(options, place, show):
+        seen.append(place)
+        raise LaunchError("enough")
+
+    monkeypatch.setattr(serve, "with_rerank_model", made)
+    with pytest.raises(LaunchError, match="enough"):
+        serve.serve(ServeOptions(rerank_checkpoint="/x", http_port=9000))
+    assert seen == [tmp_path / "lazuli" / "served" / "9000"]
+    assert rerank_model.NAME == "rerank"
