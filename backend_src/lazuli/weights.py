@@ -4,7 +4,6 @@ Takes a checkpoint folder, returns tensors by name, converted and placed. Knows 
 what it needs, and `finish` refuses what nobody took.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from lazuli.errors import ConfigError
+from lazuli.weight_files import find_weight_files
 
 
 class WeightReader:
@@ -35,7 +35,7 @@ class WeightReader:
         self._dtype = dtype
         self._files: dict[str, tuple[Path, str]] = {}
         prefixes = tuple(prefixes)
-        for file in _find_files(path):
+        for file in find_weight_files(path):
             for stored_name in _stored_names(file):
                 name = _strip(stored_name, prefixes)
                 if name in self._files:
@@ -117,26 +117,6 @@ def _stored_names(file: Path) -> list[str]:
     except (SafetensorError, OSError) as error:
         size = file.stat().st_size
         raise ConfigError(f"{file}: {size} bytes that are no whole safetensors file ({error})") from None
-
-
-def _find_files(path: Path) -> list[Path]:
-    index = path / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise ConfigError(f"{index}: no weight_map of tensors to files") from None
-        files = [path / name for name in sorted(names)]
-        missing = next((file for file in files if not file.is_file()), None)
-        if missing is not None:
-            raise ConfigError(f"{index}: {missing.name} is missing")
-        return files
-    single = path / "model.safetensors"
-    if single.is_file():
-        return [single]
-    legacy = next(iter(sorted(path.glob("*.bin"))), None)
-    hint = f"; {legacy.name} is a pickle, which is not read: convert it to safetensors" if legacy else ""
-    raise ConfigError(f"{path}: model.safetensors is missing{hint}")
 
 
 def _strip(name: str, prefixes: tuple[str, ...]) -> str:

@@ -148,6 +148,8 @@ _CONNECTION_TROUBLE = re.compile(
     r"|GOAWAY|recvmsg|broken pipe|stream removed|endpoint closing|keepalive|transport",
     re.IGNORECASE,
 )
+# What grpc's asyncio client says, as INTERNAL, when a connection breaks while it writes.
+_BROKE_IN_WRITE = "Internal error from Core"
 # Triton 24.10 sends no status code with an error inside a stream, so the words must do. First match wins; the
 # messages that may quote a caller's words come first, known by how they begin.
 _FRAME = r"^(in ensemble '[^']*', )?(\[request id: [^\]]*\] )?"
@@ -176,7 +178,7 @@ def from_grpc_status(code: str, message: str) -> LazuliError:
         message: The status's details.
     """
     kind = _or_unavailable(_BY_GRPC_CODE.get(code, ServerError), message)
-    if kind is UnavailableError and _CONNECTION_TROUBLE.search(message):
+    if message == _BROKE_IN_WRITE or (kind is UnavailableError and _CONNECTION_TROUBLE.search(message)):
         kind = ConnectionFailedError
     if kind is DeadlineError:
         message = f"no answer within the timeout ({message})"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lazuli.checkpoint import Checkpoint, load_checkpoint
-from lazuli.config import EngineConfig, TokenizerConfig
+from lazuli.config import EngineConfig
 from lazuli.errors import ConfigError
 from lazuli.launch.options import Door
 from lazuli.launch.repository import built_in_repository, model_names
@@ -70,19 +70,7 @@ def parameters_of(name: str, repositories: Sequence[Path]) -> dict[str, str]:
     raise RepositoryError(f"name: there is no model {name!r} in {', '.join(map(str, repositories))}")
 
 
-def configs_of(parameters: Mapping[str, str]) -> tuple[EngineConfig, TokenizerConfig]:
-    """The parameters of all parts of a model for vectors, each with the part that knows it.
-
-    Raises:
-        ConfigError: If one has a value that it cannot have, or the model is for another task.
-    """
-    engine, reader = task_configs_of(parameters)
-    if not isinstance(reader, TokenizerConfig) or engine.task != Task.EMBED:
-        raise ConfigError(f"this model is for the task {engine.task}, not for vectors")
-    return engine, reader
-
-
-def task_configs_of(parameters: Mapping[str, str]) -> tuple[EngineConfig, ReaderConfig]:
+def configs_of(parameters: Mapping[str, str]) -> tuple[EngineConfig, ReaderConfig]:
     """The parameters of all parts of a model of any task: of its engine, and of what reads its texts.
 
     Raises:
@@ -155,7 +143,7 @@ def _look_into(entry: Entry, parameters: dict[str, str]) -> None:
     find_weight_files(checkpoint.path)
     if not (checkpoint.path / "tokenizer.json").is_file():
         raise RepositoryError(f"checkpoint: {checkpoint.path / 'tokenizer.json'} is missing")
-    task_configs_of(parameters)
+    configs_of(parameters)
 
 
 def _limit(task: Task, parameters: Mapping[str, str], checkpoint: Checkpoint) -> str:

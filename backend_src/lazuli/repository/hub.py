@@ -10,7 +10,8 @@ from typing import Any
 
 from lazuli.repository.errors import OutsideError, RepositoryError
 from lazuli.repository.hub_name import HubName
-from lazuli.repository.weight_files import LEGACY_PATTERNS, how_to_convert
+from lazuli.repository.weight_files import how_to_convert
+from lazuli.weight_files import LEGACY_PATTERNS
 
 SMALL_FILES = ["*.json", "*.txt", "*.model"]
 WEIGHTS = ["*.safetensors"]

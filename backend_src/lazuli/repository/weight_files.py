@@ -3,18 +3,17 @@
 Takes a folder, returns sizes. Reads the heads of the files only, and knows nothing of architectures.
 """
 
-import json
 import shlex
 from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from lazuli import weight_files
+from lazuli.errors import ConfigError
 from lazuli.repository.errors import RepositoryError
+from lazuli.weight_files import INDEX, LegacyWeightsError, read_index
 
-LEGACY_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.h5", "*.msgpack")
-INDEX = "model.safetensors.index.json"
-SINGLE = "model.safetensors"
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16", "F64": "float64"}
 _LFS_MARK = b"version https://git-lfs"
 
@@ -57,29 +56,17 @@ def read_weight_files(folder: Path) -> WeightFiles:
 
 
 def find_weight_files(folder: Path) -> list[Path]:
-    """The files, one or the shards that the index names.
+    """`lazuli.weight_files.find_weight_files`, with a word on what to do.
 
     Raises:
-        RepositoryError: If one is missing.
+        RepositoryError: If a file is missing, or of a format that is not read.
     """
-    if (folder / INDEX).is_file():
-        files = [folder / name for name in sorted(set(_read_index(folder).values()))]
-        missing = [file.name for file in files if not file.is_file()]
-        if missing:
-            raise RepositoryError(
-                f"checkpoint: {len(missing)} of {len(files)} files that {folder / INDEX} names are missing, "
-                f"the first is {missing[0]}"
-            )
-        return files
-    if (folder / SINGLE).is_file():
-        return [folder / SINGLE]
-    legacy = next((file.name for pattern in LEGACY_PATTERNS for file in sorted(folder.glob(pattern))), None)
-    if legacy is None:
-        raise RepositoryError(f"checkpoint: {folder} has neither {SINGLE} nor {INDEX}")
-    raise RepositoryError(
-        f"checkpoint: the weights of {folder} are in {legacy}, a pickle or another old format, which is not read",
-        how_to_convert(str(folder)),
-    )
+    try:
+        return weight_files.find_weight_files(folder)
+    except LegacyWeightsError as error:
+        raise RepositoryError(str(error), how_to_convert(str(folder))) from None
+    except ConfigError as error:
+        raise RepositoryError(str(error)) from None
 
 
 def how_to_convert(name: str) -> str:
@@ -94,17 +81,10 @@ def how_to_convert(name: str) -> str:
     )
 
 
-def _read_index(folder: Path) -> dict[str, str]:
-    try:
-        return dict(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise RepositoryError(f"checkpoint: {folder / INDEX} is not an index of weights ({error!r})") from None
-
-
 def _check_index(folder: Path, names: set[str]) -> None:
     if not (folder / INDEX).is_file():
         return
-    lost = sorted(set(_read_index(folder)) - names)
+    lost = sorted(set(read_index(folder)) - names)
     if lost:
         raise RepositoryError(f"checkpoint: {folder / INDEX} names {lost[0]!r}, which is in none of the files")
 

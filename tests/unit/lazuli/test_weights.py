@@ -128,16 +128,16 @@ class TestFiles:
 
     def test_a_missing_shard_is_named(self, tmp_path):
         self.write_index(tmp_path, a="model-1-of-1.safetensors")
-        with pytest.raises(ConfigError, match=r"model-1-of-1\.safetensors is missing"):
+        with pytest.raises(ConfigError, match=r"1 of 1 files .* the first is model-1-of-1\.safetensors"):
             reader(tmp_path)
 
     def test_nothing(self, tmp_path):
-        with pytest.raises(ConfigError, match=r"model\.safetensors is missing$"):
+        with pytest.raises(ConfigError, match=r"has neither model\.safetensors nor"):
             reader(tmp_path)
 
     def test_a_pickle_is_not_read(self, tmp_path):
         (tmp_path / "pytorch_model.bin").write_bytes(b"not read")
-        with pytest.raises(ConfigError, match=r"model\.safetensors is missing; pytorch_model\.bin is a pickle"):
+        with pytest.raises(ConfigError, match=r"in pytorch_model\.bin, a pickle"):
             reader(tmp_path)
 
 
@@ -155,7 +155,7 @@ def test_a_file_that_is_none_is_named(tmp_path, content):
 @pytest.mark.parametrize("content", ["{", "{}", "[]", '{"weight_map": []}'])
 def test_an_index_without_a_map_is_named(tmp_path, content):
     (tmp_path / "model.safetensors.index.json").write_text(content)
-    with pytest.raises(ConfigError, match=r"index\.json: no weight_map"):
+    with pytest.raises(ConfigError, match=r"index\.json is not an index of weights"):
         WeightReader(tmp_path, torch.device("cpu"), torch.float32)
 
 

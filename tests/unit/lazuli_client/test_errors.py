@@ -25,6 +25,8 @@ from lazuli_client.errors import (
         ("UNAVAILABLE", "failed to connect to all addresses; last error: ...", ConnectionFailedError),
         ("UNAVAILABLE", "Socket closed", ConnectionFailedError),
         ("UNAVAILABLE", "the engine is stopping", UnavailableError),
+        ("INTERNAL", "Internal error from Core", ConnectionFailedError),
+        ("INTERNAL", "unexpected KeyError: Internal error from Core", ServerError),
         ("DEADLINE_EXCEEDED", "Deadline Exceeded", DeadlineError),
         ("NOT_FOUND", "Request for unknown model: 'x' is not found", ModelNotFoundError),
         ("NOT_FOUND", "Request for unknown model: 'x' has no available versions", UnavailableError),

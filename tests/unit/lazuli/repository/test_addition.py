@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 
 from lazuli.config import EngineConfig, TokenizerConfig
 from lazuli.context.config import ContextTokenizerConfig
-from lazuli.errors import ConfigError
 from lazuli.launch.options import Door
 from lazuli.pairs.config import PairTokenizerConfig
 from lazuli.repository import addition
@@ -317,9 +316,9 @@ class TestOtherTasks:
         one, other = entries(wish.repository)
         assert (one.task, one.dimension, one.limit, one.doors, one.fault) == (Task.RERANK, "1", "64", [Door.UNARY], "")
         assert (other.task, other.dimension, other.limit, other.fault) == (Task.CLASSIFY, "3", "64", "")
-        for name in ("a", "b"):
-            with pytest.raises(ConfigError, match=r"this model is for the task (rerank|classify), not for vectors"):
-                configs_of(parameters_of(name, [wish.repository]))
+        for name, task in (("a", "rerank"), ("b", "classify")):
+            engine, reader = configs_of(parameters_of(name, [wish.repository]))
+            assert (engine.task, reader.checkpoint) == (task, engine.checkpoint)
             remove(wish.repository, folders_of(wish.repository, name))
         assert os.listdir(wish.repository) == []
 

@@ -5,7 +5,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from lazuli.repository.errors import RepositoryError
-from lazuli.repository.weight_files import INDEX, SINGLE, read_weight_files
+from lazuli.repository.weight_files import read_weight_files
+from lazuli.weight_files import INDEX, SINGLE
 
 
 def shards(folder, *tensors):
