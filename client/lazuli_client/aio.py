@@ -14,7 +14,7 @@ from lazuli_client.aio_dispatcher import AsyncDispatcher
 from lazuli_client.context import as_documents, by_document, context_requests, located
 from lazuli_client.embeddings import Embeddings, Part
 from lazuli_client.errors import LazuliError
-from lazuli_client.health import PROBE_TEXT, Health
+from lazuli_client.health import Health, Task, probe
 from lazuli_client.ledger import Ledger, StreamRequest
 from lazuli_client.options import EmbedOptions
 from lazuli_client.reading import EMBEDDINGS
@@ -174,12 +174,12 @@ class AsyncLazuliClient(AsyncTaskCalls):
             raise no_streams_over_http()
         return self._stream(self._chunks(texts), Ledger(self._settings, options.parameters()))
 
-    async def health(self) -> Health:
-        """Whether the server embeds, by embedding one short text, without retries."""
+    async def health(self, task: Task = "embed") -> Health:
+        """Whether the client's model for a task, or the usual one, answers one short text, without retries."""
+        request, reading = probe(self._settings, task)
         start = time.monotonic()
         try:
-            probe = next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions()))
-            await self._dispatcher.send(probe, EMBEDDINGS, retries=False)
+            await self._dispatcher.send(request, reading, retries=False)
         except LazuliError as error:
             return Health(time.monotonic() - start, error)
         return Health(time.monotonic() - start)

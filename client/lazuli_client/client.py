@@ -13,7 +13,7 @@ from lazuli_client.context import as_documents, by_document, context_requests, l
 from lazuli_client.dispatcher import Dispatcher
 from lazuli_client.embeddings import Embeddings, Part
 from lazuli_client.errors import LazuliError
-from lazuli_client.health import PROBE_TEXT, Health
+from lazuli_client.health import Health, Task, probe
 from lazuli_client.ledger import Ledger
 from lazuli_client.options import EmbedOptions
 from lazuli_client.reading import EMBEDDINGS
@@ -223,12 +223,12 @@ class LazuliClient(TaskCalls):
         chunks = split(((text, len(as_text(text, row))) for row, text in enumerate(texts)), splitter)
         return self._stream(chunks, Ledger(self._settings, options.parameters()))
 
-    def health(self) -> Health:
-        """Whether the server embeds, by embedding one short text, without retries."""
+    def health(self, task: Task = "embed") -> Health:
+        """Whether the client's model for a task, or the usual one, answers one short text, without retries."""
+        request, reading = probe(self._settings, task)
         start = time.monotonic()
         try:
-            probe = next(text_requests(self._settings, [PROBE_TEXT], EmbedOptions()))
-            self._dispatcher.submit(probe, EMBEDDINGS, retries=False).result()
+            self._dispatcher.submit(request, reading, retries=False).result()
         except LazuliError as error:
             return Health(time.monotonic() - start, error)
         return Health(time.monotonic() - start)

@@ -86,7 +86,7 @@ def load_pair_tokenizer(config: PairTokenizerConfig) -> PairTokenizer:
         return PromptTokenizer(frame, tokenizer, encoder, max_seq_length, threads, instruction)
     if config.default_instruction is not None:
         raise ConfigError("default_instruction: pairs of segments have none; leave it at auto")
-    cut = only_second(max_seq_length) if _truncation(config, checkpoint) == "only_second" else longest_first
+    cut = only_second(max_seq_length) if choose_truncation(config, checkpoint) == "only_second" else longest_first
     layout = PairLayout.of(tokenizer, has_segments=_has_segments(checkpoint))
     return SegmentTokenizer(layout, cut, encoder, max_seq_length, threads)
 
@@ -106,6 +106,11 @@ def choose_template(config: PairTokenizerConfig, checkpoint: Checkpoint) -> str:
     return "qwen3" if architecture == "Qwen3ForCausalLM" or is_classifier else "segments"
 
 
+def choose_truncation(config: PairTokenizerConfig, checkpoint: Checkpoint) -> str:
+    """One of `PAIR_TRUNCATIONS`, likewise; for pairs of segments."""
+    return config.pair_truncation or ("only_second" if _is_named(checkpoint, _FLAG) else "longest_first")
+
+
 def pad_pairs(pairs: Sequence[TokenizedPair]) -> dict[str, np.ndarray]:
     """Lay ragged pairs out as rectangles, which is what Triton tensors can carry.
 
@@ -120,10 +125,6 @@ def pad_pairs(pairs: Sequence[TokenizedPair]) -> dict[str, np.ndarray]:
         tensors[name] = np.zeros(mask.shape, dtype=kind)
         tensors[name][mask] = np.concatenate([np.array(getattr(pair, name), dtype=kind) for pair in pairs])
     return tensors
-
-
-def _truncation(config: PairTokenizerConfig, checkpoint: Checkpoint) -> str:
-    return config.pair_truncation or ("only_second" if _is_named(checkpoint, _FLAG) else "longest_first")
 
 
 def _has_segments(checkpoint: Checkpoint) -> bool:
@@ -157,6 +158,6 @@ def find_limit(config: PairTokenizerConfig, checkpoint: Checkpoint) -> int:
         return asked
     if choose_template(config, checkpoint) == "qwen3":
         return min(checkpoint.max_seq_length, MAX_SEQ_LENGTH)
-    if _truncation(config, checkpoint) == "only_second":
+    if choose_truncation(config, checkpoint) == "only_second":
         return min(checkpoint.max_seq_length, _FLAG_MAX_SEQ_LENGTH)
     return checkpoint.max_seq_length

@@ -1,1 +1,1 @@
-"""Compares the vectors of a model with a reference, and what they rank."""
+"""Compares what a model answers with a reference, and what follows from it: rankings, labels."""

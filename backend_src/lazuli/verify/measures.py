@@ -18,17 +18,40 @@ def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def scores(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Cosine of each query [Q, D] with each document [N, D]: [Q, N] float64."""
-    products: np.ndarray = _unit(queries) @ _unit(documents).T
+    """Cosine of each query [Q, D] with each document [N, D]: [Q, N] float64.
+
+    Without the last digits, which would order what is equal.
+    """
+    products: np.ndarray = np.round(_unit(queries) @ _unit(documents).T, 12)
     return products
 
 
+def max_sim(queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
+    """For each vector of a query its largest product with one of a document; of these the sum: [Q, N] float64.
+
+    Args:
+        queries: Q arrays, [S, D].
+        documents: N arrays, [S', D].
+    """
+    edges = np.cumsum([0, *map(len, documents)])
+    stacked = np.concatenate(documents).T.astype(np.float64)
+    # None of the pieces is empty, as every text has at least one vector.
+    rows = [
+        np.maximum.reduceat(query.astype(np.float64) @ stacked, edges[:-1], axis=1).sum(axis=0) for query in queries
+    ]
+    return np.array(rows)
+
+
 def rank_correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Spearman's correlation of each row of [Q, N] with the other's: [Q]; ties are broken by position in both."""
-    if left.shape[1] < 2:
-        return np.ones(len(left))
+    """Spearman's correlation of each row of [Q, N] with the other's: [Q].
+
+    Of rows that order nothing, 1 if neither does, else 0.
+    """
     first, second = (_ranks(values) - (values.shape[1] - 1) / 2 for values in (left, right))
-    correlations: np.ndarray = (first * second).sum(axis=1) / np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+    sizes = np.sqrt((first**2).sum(axis=1)), np.sqrt((second**2).sum(axis=1))
+    flat = ((sizes[0] == 0) & (sizes[1] == 0)).astype(np.float64)
+    product = sizes[0] * sizes[1]
+    correlations: np.ndarray = np.divide((first * second).sum(axis=1), product, out=flat, where=product > 0)
     return correlations
 
 
@@ -64,9 +87,12 @@ def _discounted(grades: Sequence[int]) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    order = np.argsort(values, axis=1, kind="stable")
+    """From 0 on in each row; of equal values each gets the mean."""
     ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=float)[None, :], axis=1)
+    for row, own in zip(ranks, values, strict=True):
+        _, places, counts = np.unique(own, return_inverse=True, return_counts=True)
+        ends = np.cumsum(counts)
+        row[:] = (ends - (counts + 1) / 2)[places]
     return ranks
 
 

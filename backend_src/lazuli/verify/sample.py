@@ -10,6 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lazuli.errors import ConfigError
 
 
@@ -26,6 +28,24 @@ class Sample:
     queries: tuple[str, ...]
     documents: tuple[str, ...]
     relevant: tuple[Mapping[int, int], ...]
+
+    def candidates(self, count: int) -> np.ndarray:
+        """Documents to be scored for each query: those that answer it, and the ones that follow in the list.
+
+        Args:
+            count: How many for each query; more if more answer one, fewer if there are not so many.
+
+        Returns:
+            [Q, K] numbers of documents, ascending, so that no order tells what is relevant.
+        """
+        total = len(self.documents)
+        most = min(total, max(count, *map(len, self.relevant)))
+        rows = []
+        for number, grades in enumerate(self.relevant):
+            first = min(grades, default=number * total // len(self.queries))
+            others = ((first + step) % total for step in range(total))
+            rows.append(sorted(list(dict.fromkeys([*grades, *others]))[:most]))
+        return np.array(rows)
 
 
 def load_sample(path: Path | None = None) -> Sample:

@@ -134,6 +134,8 @@ async def test_batches_and_tokens(fake):
 async def test_health(fake):
     async with client_of(fake.AsyncTransport(fake.Transport())) as client:
         assert (await client.health()).is_ready
+        assert (await client.health("context")).is_ready
+        assert (await client.health("rerank")).is_ready
     async with client_of(fake.AsyncTransport(fake.Transport(failing(UnavailableError("no"), 99)))) as client:
         health = await client.health()
     assert not health.is_ready

@@ -345,6 +345,28 @@ def test_health_is_a_real_inference_without_retries(fake):
     assert len(transport.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("task", "model", "inputs"),
+    [
+        ("embed", "embed", {"text"}),
+        ("context", "embed_context", {"text", "document"}),
+        ("rerank", "rerank", {"query", "document"}),
+        ("classify", "classify", {"text"}),
+    ],
+)
+def test_health_of_models_for_every_task(fake, task, model, inputs):
+    transport = fake.Transport()
+    with client_of(transport) as client:
+        assert client.health(task).is_ready
+        with pytest.raises(ValueError, match="task: must be one of embed, rerank, classify, context, got 'sing'"):
+            client.health("sing")
+    (request,) = transport.requests
+    assert (request.model, set(request.tensors)) == (model, inputs)
+    assert {len(values) for values in request.tensors.values()} == {1}
+    with client_of(fake.Transport(), model="moods" if task == "classify" else "own") as client:
+        assert client.health(task).is_ready
+
+
 # embed_iter
 
 

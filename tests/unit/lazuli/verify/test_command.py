@@ -7,9 +7,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from lazuli.config import TokenizerConfig
 from lazuli.launch.options import Dtype
-from lazuli.verify import command, embedders
+from lazuli.verify import command
 from lazuli.verify.candidate import Candidate
+from lazuli.verify.reference import LIBRARIES
 
 NAME = "all-MiniLM-L6-v2"
 
@@ -32,7 +34,7 @@ def verify(tmp_path_factory):
     return verify
 
 
-@pytest.mark.parametrize("reference", list(embedders.LIBRARIES))
+@pytest.mark.parametrize("reference", list(LIBRARIES))
 def test_against_libraries(verify, reference):
     result = verify(NAME, "--reference", reference, "--min-cosine", "0.999999", "--json")
     assert result.exit_code == 0, result.output
@@ -58,6 +60,12 @@ def test_a_file_is_written_and_held_against(verify, tmp_path):
         ((NAME, "--texts", "nothing.json"), "nothing.json: cannot be read"),
         ((NAME, "--attention", "nothing"), "attention: 'nothing'"),
         (("embed", "--url", "localhost:1"), "checkpoint: needed with --url"),
+        (("embed", "--task", "rerank"), "task: rerank, but the model 'embed' is for the task embed"),
+        ((NAME, "--task", "classify"), "BertModel has no labels"),
+        ((NAME, "--output", "int8"), "lazuli calibrate"),
+        ((NAME, "--output", "multi"), "the model has no such output"),
+        ((NAME, "--output", "binary", "--min-cosine", "0.9"), "min_cosine: not a limit of binary"),
+        ((NAME, "--reference", "none"), "reference: none is only of use with --save"),
     ],
 )
 def test_mistakes_end_with_2_and_say_what_is_wrong(verify, arguments, said):
@@ -80,25 +88,26 @@ def test_where_vectors_cannot_be_saved(verify, tmp_path):
     assert "cannot be written" in result.output
 
 
-def test_prompts_of_the_checkpoint_are_used():
-    from lazuli.verify.sample import Sample
+def test_references_read_texts_as_the_model_does():
+    """With the prompts of the checkpoint and of the configuration, cut where the model cuts."""
+    from types import SimpleNamespace
 
-    seen = []
+    from lazuli.verify.reading import Reading
 
-    def embed(texts, prompt_name):
-        seen.append((tuple(texts), prompt_name))
-        return np.ones((len(texts), 2), dtype=np.float32)
-
-    sample = Sample(("q",), ("d",), ({},))
-    embedders.embed_sample(embed, sample, ["query", "passage"])
-    embedders.embed_sample(embed, sample, ["clustering"])
-    assert seen == [(("q",), "query"), (("d",), "passage"), (("q",), None), (("d",), None)]
+    checkpoint = SimpleNamespace(prompts={"search_query": "find: ", "passage": "about: "}, max_seq_length=64)
+    reading = Reading.of(checkpoint, TokenizerConfig())
+    assert (dict(reading.prompts), reading.max_seq_length) == ({"query": "find: ", "document": "about: "}, 64)
+    reader = TokenizerConfig(prompts='{"query": "q: "}', max_seq_length=32)
+    reading = Reading.of(checkpoint, reader)
+    assert (dict(reading.prompts), reading.max_seq_length) == ({"query": "q: ", "document": "about: "}, 32)
+    reading = Reading.of(SimpleNamespace(prompts={}, max_seq_length=64), TokenizerConfig())
+    assert dict(reading.prompts) == {"query": "", "document": ""}
 
 
 def test_a_model_of_a_repository_has_its_own_parameters(monkeypatch):
     monkeypatch.setenv("LAZULI_DTYPE", "float32")
     monkeypatch.setenv("LAZULI_MAX_SEQ_LENGTH", "64")
     monkeypatch.setenv("LAZULI_PROMPTS", '{"query": "find: "}')
-    engine, tokenizer = Candidate("embed", dtype=Dtype.BFLOAT16)._configure()
+    engine, tokenizer = Candidate("embed", dtype=Dtype.BFLOAT16).configure()
     assert (engine.checkpoint, engine.dtype, tokenizer.max_seq_length) == (NAME, "bfloat16", 64)
     assert tokenizer.parsed_prompts() == {"query": "find: "}

@@ -32,6 +32,32 @@ def test_rank_correlation_is_spearmans():
     assert measures.rank_correlation(left[:, :1], right[:, :1]).tolist() == [1] * 4
 
 
+def test_rank_correlation_where_some_are_equal():
+    left, right = np.round(random(4, 30)), np.round(random(4, 30, seed=1))
+    expected = [spearmanr(first, second).statistic for first, second in zip(left, right, strict=True)]
+    np.testing.assert_allclose(measures.rank_correlation(left, right), expected)
+    flat = np.ones((1, 5))
+    assert measures.rank_correlation(flat, flat).tolist() == [1]
+    assert measures.rank_correlation(flat, random(1, 5)).tolist() == [0]
+
+
+def test_scores_that_are_equal_are_so_to_the_last_digit():
+    signs = np.sign(random(50, 384))
+    products = signs @ signs.T
+    scores = measures.scores(signs, signs)
+    assert len(np.unique(scores)) == len(np.unique(products))
+
+
+def test_max_sim():
+    queries = [random(3, 8), random(1, 8, seed=1)]
+    documents = [random(2, 8, seed=2), random(5, 8, seed=3), random(1, 8, seed=4)]
+    expected = [
+        [sum(max(float(one @ other) for other in document) for one in query) for document in documents]
+        for query in queries
+    ]
+    np.testing.assert_allclose(measures.max_sim(queries, documents), expected)
+
+
 @pytest.mark.parametrize(("top", "expected"), [(1, 0.0), (2, 0.5), (3, 1.0), (9, 1.0)])
 def test_overlap(top, expected):
     left, right = np.array([[3.0, 2.0, 1.0]]), np.array([[2.0, 1.0, 3.0]])

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lazuli.errors import ConfigError
-from lazuli.verify.sample import load_sample
+from lazuli.verify.sample import Sample, load_sample
 
 
 def test_the_built_in_sample_has_an_answer_for_each_query():
@@ -60,3 +60,17 @@ def test_what_is_wrong_is_named(write, content, said):
 def test_a_missing_file(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         load_sample(tmp_path / "none.json")
+
+
+def test_candidates():
+    sample = Sample(("q", "r", "s"), tuple("abcdefgh"), ({6: 2, 7: 1}, {}, {0: 1}))
+    assert sample.candidates(4).tolist() == [[0, 1, 6, 7], [2, 3, 4, 5], [0, 1, 2, 3]]
+    assert sample.candidates(1).tolist() == [[6, 7], [2, 3], [0, 1]]  # whatever answers is among them
+    assert sample.candidates(99).tolist() == [list(range(8))] * 3
+
+
+def test_candidates_of_the_built_in_sample_hold_all_answers():
+    sample = load_sample()
+    for row, grades in zip(sample.candidates(10), sample.relevant, strict=True):
+        assert set(grades) <= set(row.tolist())
+        assert len(set(row.tolist())) == 10
