@@ -7,7 +7,8 @@ import torch
 def to_device(array: np.ndarray, device: torch.device) -> torch.Tensor:
     """Copy an array without waiting for the device.
 
-    The memory is not pinned: it is copied to where the driver takes it from before this returns, so nobody has to keep
-    it, and the copy itself takes its turn among the kernels.
+    On a GPU it goes through page-locked memory that torch keeps until the copy is done: from other memory, what is
+    larger than the driver's own buffer would be copied only once the kernels before have run.
     """
-    return torch.from_numpy(array).to(device, non_blocking=True)
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
