@@ -88,12 +88,8 @@ STANDS = {
     "cross-encoder/ms-marco-MiniLM-L6-v2": Stand(
         "minilm", "BertForSequenceClassification", "BertConfig", WORDPIECE, _ONE_LABEL
     ),
-    "naver/splade-cocondenser-ensembledistil": Stand(
-        "minilm", "BertForMaskedLM", "BertConfig", WORDPIECE, _BERT_BASE
-    ),
-    "BAAI/bge-m3": Stand(
-        "bge-m3", "XLMRobertaModel", "XLMRobertaConfig", UNIGRAM, pooling="cls", normalize=True
-    ),
+    "naver/splade-cocondenser-ensembledistil": Stand("minilm", "BertForMaskedLM", "BertConfig", WORDPIECE, _BERT_BASE),
+    "BAAI/bge-m3": Stand("bge-m3", "XLMRobertaModel", "XLMRobertaConfig", UNIGRAM, pooling="cls", normalize=True),
     "intfloat/multilingual-e5-large": Stand(
         "bge-m3",
         "XLMRobertaModel",
@@ -203,8 +199,10 @@ def write_tokenizer(stand: Stand, folder: Path, kept: Path) -> None:
 def write_token_layers(folder: Path, size: int) -> None:
     """Write the two layers that bge-m3 has for single tokens."""
     torch.manual_seed(SEED)
-    for name, num_out in (("sparse_linear", 1), ("colbert_linear", size)):
-        save_file(torch.nn.Linear(size, num_out).state_dict(), str(folder / f"{name}.safetensors"))
+    sparse, multi = torch.nn.Linear(size, 1), torch.nn.Linear(size, size)
+    sparse.bias.data.fill_(0.5)  # or else about half of the tokens would have no weight
+    for name, layer in (("sparse_linear", sparse), ("colbert_linear", multi)):
+        save_file(layer.state_dict(), str(folder / f"{name}.safetensors"))
 
 
 def _sizes(stand: Stand) -> dict[str, Any]:

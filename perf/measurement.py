@@ -7,6 +7,7 @@ import argparse
 import json
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -74,11 +75,59 @@ class Measurement:
             line["emb_per_s"] = self.texts * per_second
         if self.tokens is not None:
             line["tokens_per_s"] = self.tokens * per_second
-        line |= {"machine": describe_machine(), "torch": _version("torch"), "commit": _commit()}
+        line |= _provenance()
         return json.dumps({key: round(value, 4) if isinstance(value, float) else value for key, value in line.items()})
 
 
-def write(machine: str, name: str, measurements: list[Measurement], results: Path = RESULTS) -> Path:
+@dataclass
+class Accuracy:
+    """One line of a result file about how near an output is to a reference; None where a key does not apply.
+
+    Attributes:
+        system: What was measured, with its version.
+        model: Checkpoint.
+        dtype: Of the computation.
+        reference: What it was compared with.
+        output: `vectors`, `sparse`, `multi` or `score`.
+        len: Tokens of a text, or a range.
+        texts: How many.
+        note: What weights.
+        min_cosine: The least of all texts, or of all tokens where each has a vector.
+        mean_cosine: Their mean.
+        other_cosine: How alike vectors of different texts are, for comparison.
+        max_difference: The largest between two scores.
+        spread: The standard deviation of the scores, for comparison.
+    """
+
+    system: str
+    model: str
+    dtype: str
+    reference: str
+    output: str
+    len: int | str
+    texts: int
+    note: str | None = None
+    min_cosine: float | None = None
+    mean_cosine: float | None = None
+    other_cosine: float | None = None
+    max_difference: float | None = None
+    spread: float | None = None
+    level: str = "engine"
+    suite: str = "accuracy"
+
+    def summary(self) -> str:
+        """A line for the terminal."""
+        names = ("min_cosine", "mean_cosine", "other_cosine", "max_difference", "spread")
+        values = [f"{name}={value:.8f}" for name in names if (value := getattr(self, name)) is not None]
+        return f"{self.model} {self.output} {self.dtype}: {', '.join(values)}"
+
+    def to_line(self) -> str:
+        """The JSON line, with machine, torch and commit added."""
+        line = {key: value for key, value in asdict(self).items() if value is not None} | _provenance()
+        return json.dumps({key: round(value, 9) if isinstance(value, float) else value for key, value in line.items()})
+
+
+def write(machine: str, name: str, measurements: Sequence[Measurement | Accuracy], results: Path = RESULTS) -> Path:
     """Write `<results>/<machine>/<name>.jsonl`, replacing what was there; returns the path."""
     path = results / machine / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +152,10 @@ def describe_machine() -> str:
     features = [name for name in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if f" {name}" in info]
     cores = len(os.sched_getaffinity(0))
     return f"{model}, {cores} cores, {features[0] if features else platform.machine()}{_gpu()}"
+
+
+def _provenance() -> dict[str, str | None]:
+    return {"machine": describe_machine(), "torch": _version("torch"), "commit": _commit()}
 
 
 def _gpu() -> str:

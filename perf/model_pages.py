@@ -3,6 +3,7 @@
 Takes the text of a page, returns its blocks, or the text with other answers. Runs nothing.
 """
 
+import itertools
 import json
 import re
 import shlex
@@ -14,7 +15,8 @@ from typing import Any
 FOLDER = Path(__file__).parent / "models"
 COMMAND, PYTHON, ANSWER = "command", "python", "answer"
 _BLOCK = re.compile(
-    r"^    (?P<command>(?:curl |\.venv/bin/lazuli )[^\n]*)$|^```python\n(?P<python>.*?)^```$|^```text\n(?P<answer>.*?)^```$",
+    r"^    (?P<command>(?:curl |\.venv/bin/lazuli )[^\n]*)$"
+    r"|^```python\n(?P<python>.*?)^```$|^```text\n(?P<answer>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 _CURL = re.compile(r"/v2/models/(?P<model>[^/ ]+)/generate\b.*?-d '(?P<body>.*)'$")
@@ -81,7 +83,7 @@ def read_additions(blocks: Sequence[Block]) -> list[Addition]:
     for block in blocks:
         arguments = lazuli_arguments(block.text) if block.kind == COMMAND else ()
         if arguments[:2] == ("model", "add"):
-            options = dict(zip(arguments, arguments[1:], strict=False))
+            options = dict(itertools.pairwise(arguments))
             additions.append(Addition(arguments[2], options["--checkpoint"], options.get("--task"), arguments))
     return additions
 
@@ -118,7 +120,7 @@ def with_answers(text: str, answers: Sequence[str | None]) -> str:
 
 
 def shorten_answer(printed: str) -> str:
-    """The JSON of an answer without the names that Triton adds, long lists cut; other text as it is."""
+    """The JSON of an answer without what Triton adds, long lists cut, numbers rounded; other text as it is."""
     try:
         answer = json.loads(printed)
     except ValueError:
@@ -128,7 +130,8 @@ def shorten_answer(printed: str) -> str:
 
 
 def _show(value: Any) -> str:
-    if not isinstance(value, list) or len(value) <= 2 * _SHOWN:
-        return json.dumps(value, ensure_ascii=False)
-    first = ", ".join(json.dumps(entry, ensure_ascii=False) for entry in value[:_SHOWN])
-    return f"[{first}, ...], {len(value)} values"
+    if isinstance(value, list) and len(value) > 2 * _SHOWN:
+        return f"[{', '.join(map(_show, value[:_SHOWN]))}, ...], {len(value)} values"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_show, value))}]"
+    return f"{value:.4f}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

@@ -2,8 +2,8 @@
 
 Takes the lines of result files and the text of a page, returns the text with its tables. A page says what it wants:
 
-    <!-- accuracy: all-MiniLM-L6-v2, BAAI/bge-small-en-v1.5 -->    those checkpoints, of the file `accuracy` of any machine
-    <!-- figures: h200/engine_minilm -->                            that file, or several with commas
+    <!-- accuracy: all-MiniLM-L6-v2, BAAI/bge-m3 -->    those checkpoints, of the file `accuracy` of any machine
+    <!-- figures: h200/engine_minilm -->                that file, or several with commas
 
 Each ends with `<!-- /accuracy -->` or `<!-- /figures -->`.
 """
@@ -98,17 +98,19 @@ def _origin(lines: Sequence[Line]) -> str:
 
 
 def figures(results: Results, names: Sequence[str], table: Callable[[list[Line]], str]) -> str:
-    """What the named files say of latency and throughput; over a network, by gRPC."""
-    parts = []
+    """What the named files say of latency and throughput, in one table; over a network, by gRPC."""
+    lines, origins = [], []
     for name in names:
-        lines = [
-            line
-            for line in results.get(name, ())
-            if line["suite"] in _SUITES and line.get("protocol") in _PROTOCOLS
-        ]
-        if lines:
-            where = "through the server" if lines[0]["level"] == "server" else "engine in process"
-            first = lines[0]
-            origin = f"{first['model']}, {where}; {first['machine']}; torch {first['torch']}; commit {first['commit']}"
-            parts += [table(lines), origin]
-    return "\n\n".join(parts) or NOT_MEASURED
+        own = [line for line in results.get(name, ()) if _is_wanted(line)]
+        lines += own
+        origins += [_origin_of_timings(line) for line in own[:1]]
+    return f"{table(lines)}\n\n{'. '.join(origins)}" if lines else NOT_MEASURED
+
+
+def _is_wanted(line: Line) -> bool:
+    return line["suite"] in _SUITES and line.get("protocol") in _PROTOCOLS
+
+
+def _origin_of_timings(line: Line) -> str:
+    where = "through the server" if line["level"] == "server" else "engine in process"
+    return f"{line['model']}, {where}; {line['machine']}; torch {line['torch']}; commit {line['commit']}"

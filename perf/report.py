@@ -1,8 +1,9 @@
-"""Turns `perf/results/<machine>/*.jsonl` into the tables and plots of README.md and perf/README.md.
+"""Turns `perf/results/<machine>/*.jsonl` into the tables and plots of README.md, perf/README.md and perf/models.
 
     make report
 
-No figure is typed by hand: the parts of both files between `<!-- report -->` and `<!-- /report -->` are its.
+No figure is typed by hand: the parts of both files between `<!-- report -->` and `<!-- /report -->` are its, and those
+of the pages of model families that `model_report.py` tells.
 """
 
 import argparse
@@ -19,6 +20,8 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 from kernel_report import kernel_tables
+from model_pages import pages
+from model_report import ACCURACY, accuracy_tables, fill_page
 from tokenizer_report import tokenizer_tables
 
 PERF = Path(__file__).parent
@@ -118,6 +121,8 @@ def section(name: str, lines: list[Line], plots: Path, link: str) -> str:
     """Everything about one result file."""
     if lines[0]["level"] == "kernel":
         return "\n\n".join([f"### {name}", _provenance(lines), *kernel_tables(lines)])
+    if lines[0]["suite"] == ACCURACY:
+        return "\n\n".join([f"### {name}", *accuracy_tables(lines)])
     if lines[0]["level"] == "tokenizer":
         return "\n\n".join([f"### {name}", _provenance(lines), *tokenizer_tables(lines)])
     parts = [f"### {name}", _provenance(lines)]
@@ -141,7 +146,7 @@ def replace_section(file: Path, content: str) -> None:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write both files and the pages."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     plt.rcParams["svg.hashsalt"] = "lazuli"  # or else each run would give the same things other names
     results = read_results(PERF / "results")
@@ -154,6 +159,8 @@ def main() -> None:
         if (lines := results.get(name))
     ]
     replace_section(PERF.parent / "README.md", "\n\n".join(highlights))
+    for page in pages():
+        page.write_text(fill_page(page.read_text(encoding="utf-8"), results, table), encoding="utf-8")
 
 
 def _front_page_tables(lines: list[Line]) -> list[str]:
