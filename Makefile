@@ -35,11 +35,12 @@ test: dev-env  ## Run all tests (CPU; starts real servers); ARGS="..." goes to p
 test-gpu:  ## Run the tests that need a CUDA device, with .venv if there is one, else with PYTHON; needs no network
 	PYTHONPATH=backend_src:client:perf$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m pytest tests/gpu tests/unit/lazuli/triton_kernels $(ARGS)
 
-check: dev-env  ## Format, lint, types and unit tests
+check: dev-env  ## Format, lint, types, unit tests, and that hot paths take no more work
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/python -m pytest tests/unit
+	$(VENV)/bin/python perf/guard.py
 
 format: dev-env  ## Rewrite the sources in the project's format
 	$(VENV)/bin/ruff format .

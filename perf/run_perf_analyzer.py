@@ -1,17 +1,22 @@
-"""NVIDIA's perf_analyzer against a live server.
+"""NVIDIA's perf_analyzer against a live server, through all combinations of loads.
 
     .venv/bin/python perf/run_perf_analyzer.py --machine cpu-2core --concurrency 1 4 16
+    .venv/bin/python perf/run_perf_analyzer.py --machine cpu-2core --protocols grpc stream --rate 20 50 --len 16
+    .venv/bin/python perf/run_perf_analyzer.py --machine cpu-2core --rerank-checkpoint FOLDER
 
-Sends texts of given token lengths to `embed` over gRPC and HTTP, at several concurrencies, and writes what it measured,
+Sends real texts of files, or with `--len` texts of given token lengths, to `embed` over gRPC and HTTP and to
+`embed_stream` over a stream; pairs of query and document to a model `rerank` if there is one. Writes what it measured,
 with every request's time, as JSON lines. Starts a server of its own unless `--grpc` and `--http` name one.
+
+With `--rate` requests leave on a schedule, but perf_analyzer counts from when it sent one: behind a server that is
+too slow, the time that a request was late is missing.
 """
 
 import argparse
 import contextlib
-import json
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import tokenizers
@@ -20,80 +25,143 @@ from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.options import Door, ServeOptions
 from lazuli.launch.running import running_server
-from measurement import Measurement, write
-from perf_analyzer_binary import find_perf_analyzer
+from measurement import Measurement, positive, write
+from perf_analyzer import PROTOCOLS, Concurrency, Job, Rate, run
+from text_files import PASSAGES, QUERIES, Fitting, choose_fitting, read_texts
 from texts import make_texts
 
+_MODELS = {"grpc": "embed", "http": "embed", "stream": "embed_stream"}
+_LENGTHS = 64
 
-def run(address: str, protocol: str, texts: list[str], batch: int, concurrency: int, seconds: float) -> list[float]:
-    """One perf_analyzer run; returns the time of each request in ms."""
-    binary, environment = find_perf_analyzer()
-    with tempfile.TemporaryDirectory() as folder:
-        data, export = Path(folder) / "input.json", Path(folder) / "export.json"
-        data.write_text(json.dumps({"data": [{"text": [text]} for text in texts]}), encoding="utf-8")
-        command = [str(binary), "-m", "embed", "-u", address, "-i", protocol, "-b", str(batch)]
-        command += ["--input-data", str(data), "--concurrency-range", str(concurrency)]
-        # One window: perf_analyzer's search for three stable ones has no end on a shared machine.
-        command += ["--measurement-interval", str(int(seconds * 1e3)), "--stability-percentage", "999"]
-        command += ["--max-trials", "3", "--profile-export-file", str(export)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode != 0 or not export.is_file():
-            raise RuntimeError(f"perf_analyzer failed:\n{done.stdout}\n{done.stderr}")
-        # It writes the bytes of the tensors into its JSON as they are; only the times are read here.
-        experiments = json.loads(export.read_text(encoding="latin-1"), strict=False)["experiments"]
-    requests = [request for experiment in experiments for request in experiment["requests"]]
-    return [(request["response_timestamps"][-1] - request["timestamp"]) / 1e6 for request in requests]
+
+@dataclass(frozen=True)
+class Work:
+    """One kind of request.
+
+    Attributes:
+        model: Name of the model.
+        protocol: How it is reached.
+        checkpoint: What the model serves.
+        inputs: Rows.
+        label: Tokens of a text.
+        tokens: Tokens of a row on average; None for pairs, which nobody counted.
+    """
+
+    model: str
+    protocol: str
+    checkpoint: str
+    inputs: Sequence[Mapping[str, str]]
+    label: int | str
+    tokens: float | None
+
+
+def measure(work: Work, address: str, batch: int, load: Concurrency | Rate, seconds: float) -> Measurement:
+    """One run of perf_analyzer as a line."""
+    result = run(Job(work.model, work.protocol, address, work.inputs, batch, load, seconds))
+    is_rate = isinstance(load, Rate)
+    return Measurement(
+        "lazuli (perf_analyzer)",
+        "server",
+        f"{'rerank-' if work.model not in _MODELS.values() else ''}{'rate' if is_rate else 'concurrency'}",
+        work.checkpoint,
+        "auto",
+        result.samples_ms,
+        len=work.label,
+        batch=batch,
+        concurrency=None if isinstance(load, Rate) else load.requests,
+        protocol=work.protocol,
+        texts=batch,
+        tokens=round(work.tokens * batch) if work.tokens else None,
+        # A closed loop: each of the clients spent the sum of its requests' times.
+        wall_s=result.wall_s if isinstance(load, Rate) else sum(result.samples_ms) / 1e3 / load.requests,
+        note=f"{load.per_second:g} requests/s, {load.distribution}" if isinstance(load, Rate) else None,
+    )
+
+
+def find_work(options: argparse.Namespace) -> Iterator[Work]:
+    """Every kind of request that the options ask for."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(resolve_checkpoint(options.checkpoint) / "tokenizer.json"))
+    passages = read_texts(options.texts)
+    kinds = [make_texts(tokenizer, [length] * _LENGTHS) for length in options.len] or [passages]
+    for texts in kinds:
+        fitting = choose_fitting(texts, tokenizer, options.most_tokens)
+        print(f"{len(fitting.texts)} texts of {fitting.label} tokens; {fitting.left_out} longer ones are left out")
+        tokens = sum(fitting.tokens) / len(fitting.tokens)
+        rows = [{"text": text} for text in fitting.texts]
+        for protocol in options.protocols:
+            yield Work(_MODELS[protocol], protocol, options.checkpoint, rows, fitting.label, tokens)
+    if options.rerank_checkpoint or options.rerank_model:
+        # A pair has one limit for both, so a document may have half of it.
+        documents = choose_fitting(passages, tokenizer, options.most_tokens // 2)
+        for protocol in options.protocols:
+            if protocol != "stream":
+                yield _rerank_work(options, protocol, documents)
+
+
+def _rerank_work(options: argparse.Namespace, protocol: str, documents: Fitting) -> Work:
+    queries = read_texts(options.queries)
+    rows = [{"query": query, "document": text} for query, text in zip(cycle(queries), documents.texts, strict=False)]
+    model, checkpoint = options.rerank_model or "rerank", options.rerank_checkpoint or options.rerank_model
+    return Work(model, protocol, Path(checkpoint).name, rows, documents.label, None)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all combinations."""
+    options = parse(arguments)
+    loads: list[Concurrency | Rate] = [Concurrency(number) for number in options.concurrency]
+    loads += [Rate(number, options.distribution) for number in options.rate]
+    measurements = []
+    with _addresses(options) as addresses:
+        for work in find_work(options):
+            for batch in options.batch:
+                for load in loads:
+                    line = measure(work, addresses[work.protocol], batch, load, options.seconds)
+                    measurements.append(line)
+                    print(line.summary(), line.note or "", flush=True)
+    print(write(options.machine, options.name, measurements))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; without any load a sweep of concurrencies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", required=True, help="folder under perf/results")
+    parser.add_argument("--name", default="perf_analyzer", help="of the result file")
     parser.add_argument("--grpc", help="host:port of a running server; else one is started")
     parser.add_argument("--http", help="host:port of a running server")
-    parser.add_argument("--len", type=int, nargs="+", default=[16, 128])
-    parser.add_argument("--batch", type=int, nargs="+", default=[1])
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--checkpoint", default=DEFAULT_CHECKPOINT, help="what the server serves, or is to serve")
+    parser.add_argument("--rerank-checkpoint", help="for a server of its own: serve this as `rerank`, and measure it")
+    parser.add_argument("--rerank-model", help="of a running server: measure this model, too")
+    parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, default=["grpc", "http"])
+    parser.add_argument("--texts", type=Path, nargs="+", default=[PASSAGES], help=".jsonl, or a text a line")
+    parser.add_argument("--queries", type=Path, nargs="+", default=[QUERIES], help="for the rerank model; likewise")
+    parser.add_argument("--len", type=positive, nargs="+", default=[], help="made-up texts of so many tokens instead")
+    parser.add_argument("--most-tokens", type=positive, default=256, help="longer texts are left out")
+    parser.add_argument("--batch", type=positive, nargs="+", default=[1])
+    parser.add_argument("--concurrency", type=positive, nargs="+", default=[], help="requests in flight: 1 4 16")
+    parser.add_argument("--rate", type=float, nargs="+", default=[], help="requests a second")
+    parser.add_argument("--distribution", choices=("poisson", "constant"), default="poisson", help="of --rate")
+    parser.add_argument("--seconds", type=float, default=5, help="length of a window; a run has three")
     options = parser.parse_args(arguments)
-
-    tokenizer = tokenizers.Tokenizer.from_file(str(resolve_checkpoint(DEFAULT_CHECKPOINT) / "tokenizer.json"))
-    measurements = []
-    with _addresses(options.grpc, options.http) as addresses:
-        for protocol, address in addresses.items():
-            for length in options.len:
-                texts = make_texts(tokenizer, [length] * 64)
-                for batch in options.batch:
-                    for concurrency in options.concurrency:
-                        samples = run(address, protocol, texts, batch, concurrency, options.seconds)
-                        line = Measurement(
-                            "lazuli (perf_analyzer)",
-                            "server",
-                            "concurrency",
-                            DEFAULT_CHECKPOINT,
-                            "auto",
-                            samples,
-                            len=length,
-                            batch=batch,
-                            concurrency=concurrency,
-                            protocol=protocol,
-                            texts=batch,
-                            tokens=batch * length,
-                            # A closed loop: each of the clients spent the sum of its requests' times.
-                            wall_s=sum(samples) / 1e3 / concurrency,
-                        )
-                        measurements.append(line)
-                        print(line.summary(), flush=True)
-    print(write(options.machine, "perf_analyzer", measurements))
+    if any(rate <= 0 for rate in options.rate):
+        parser.error("--rate: must be above 0")
+    missing = {"http" if protocol == "http" else "grpc" for protocol in options.protocols}
+    missing -= {name for name in ("grpc", "http") if getattr(options, name)}
+    if (options.grpc or options.http) and missing:
+        parser.error(f"--protocols: {' and '.join(sorted(missing))} needs an address of the running server")
+    if not options.concurrency and not options.rate:
+        options.concurrency = [1, 4, 16]
+    return options
 
 
 @contextlib.contextmanager
-def _addresses(grpc: str | None, http: str | None) -> Iterator[dict[str, str]]:
-    if grpc or http:
-        yield {name: address for name, address in (("grpc", grpc), ("http", http)) if address}
+def _addresses(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+    if options.grpc or options.http:
+        yield {"grpc": options.grpc, "http": options.http, "stream": options.grpc}
         return
-    with running_server(ServeOptions(door=Door.UNARY)) as server:
-        yield {"grpc": server.grpc, "http": server.http}
+    door = Door.BOTH if "stream" in options.protocols else Door.UNARY
+    serve = ServeOptions(door=door, checkpoint=options.checkpoint, rerank_checkpoint=options.rerank_checkpoint)
+    with running_server(serve) as server:
+        yield {"grpc": server.grpc, "http": server.http, "stream": server.grpc}
 
 
 if __name__ == "__main__":
