@@ -1,123 +1,132 @@
-"""A closed loop of clients: each sends its next request when it has the answer to its last.
+"""Processes that make the load of many clients.
 
 Takes a `Load`; returns the time of every request. The clients are threads, few to a process, so that Python's lock is
-not what is measured; how busy the busiest process was is returned too. Knows nothing of suites or files.
+not what is measured; how busy the busiest process was is returned too. A system that runs in process is loaded by the
+one process of a generator of its own. Knows nothing of suites or files.
 """
 
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise, repeat
-from multiprocessing.connection import Connection
-from typing import Any
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
 
-from senders import Sender, connect, embed_request
-from text_source import TextSource
+from client_loops import Clients, run_clients
+from load import Load, LoadResult, Report, combine
+from peers.contract import Answer, Endpoint
+from peers.local import close_models
+from rows import Rows, RowSpec
 
 _GRACE_S = 0.05
+_END_TIMEOUT_S = 30.0
 
 
-@dataclass(frozen=True)
-class Load:
-    """What every client does.
+class _Share(NamedTuple):
+    """What one process does of one load."""
 
-    Attributes:
-        protocol: `grpc` or `http`.
-        address: host:port.
-        length: Tokens of a text; 0 asks for health instead of embedding.
-        batch: Texts of a request.
-        concurrency: Clients.
-        rounds: Requests of each client; None to go by time.
-        seconds: Length of the run if `rounds` is None.
-    """
-
-    protocol: str
-    address: str
-    length: int
-    batch: int = 1
-    concurrency: int = 1
-    rounds: int | None = None
-    seconds: float = 5.0
-
-
-@dataclass(frozen=True)
-class LoadResult:
-    """What came of it.
-
-    Attributes:
-        samples_ms: Time of each request: with `rounds` of all, else of those answered before the time was up.
-        wall_s: Time of the whole run.
-        processes: Processes that made the load.
-        busiest_core_share: Processor time of the busiest of them, as a share of one core.
-        gap_ms: Median time between an answer and the same client's next request.
-    """
-
-    samples_ms: list[float]
-    wall_s: float
+    number: int
+    load: Load
+    clients: int
     processes: int
-    busiest_core_share: float
-    gap_ms: float
 
 
-@dataclass(frozen=True)
-class _Report:
-    spans: list[tuple[float, float]]
-    gaps: list[float]
-    core_share: float
+class _Question(NamedTuple):
+    endpoint: Endpoint
+    rows: Rows
 
 
 class LoadGenerator:
     """Keeps its processes between runs; use it as a context manager."""
 
-    def __init__(self, words: Sequence[str], num_special: int, processes: int, clients_a_process: int = 4) -> None:
+    def __init__(self, rows: RowSpec, processes: int, clients_a_process: int = 4, *, may_fork: bool = False) -> None:
         """Start the processes.
 
         Args:
-            words: For `TextSource`.
-            num_special: For `TextSource`.
+            rows: What the requests carry.
             processes: Most processes of a run.
             clients_a_process: Clients of one process, until there are no more processes.
+            may_fork: Whether what runs in them may start processes of its own.
         """
         self._clients_a_process = clients_a_process
         # Not forked: gRPC's threads do not survive that.
         context = multiprocessing.get_context("spawn")
-        self._workers = []
+        self._workers: list[tuple[BaseProcess, Pipe]] = []
         for number in range(processes):
             ours, theirs = context.Pipe()
-            arguments = (theirs, list(words), num_special, number)
-            process = context.Process(target=_work, args=arguments, daemon=True)
+            process = context.Process(target=_work, args=(theirs, rows, number), daemon=not may_fork)
             process.start()
+            theirs.close()  # or else the end of the process would not be seen
             self._workers.append((process, ours))
 
     def __enter__(self) -> "LoadGenerator":
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process, pipe in self._workers:
+        for _, pipe in self._workers:
             pipe.close()
-            process.join(timeout=5)
+        for process, _ in self._workers:
+            process.join(timeout=_END_TIMEOUT_S)
             process.kill()
 
+    @property
+    def pid(self) -> int | None:
+        """The first process."""
+        return self._workers[0][0].pid
+
     def run(self, load: Load) -> LoadResult:
-        """Make the load.
+        """Make one load.
 
         Raises:
-            RuntimeError: A request failed.
+            RuntimeError: A request of a closed loop failed, or nothing was answered.
         """
-        shares = spread(load.concurrency, self._clients_a_process, len(self._workers))
-        pipes = [pipe for _, pipe in self._workers[: len(shares)]]
-        for pipe, clients in zip(pipes, shares, strict=True):
-            pipe.send((load, clients))
-        for pipe in pipes:
-            _receive(pipe)  # connected
+        (result,) = self.run_together([load])
+        if not result.samples_ms:
+            raise RuntimeError(f"nothing was answered within {load.seconds:g} s; {'; '.join(result.errors)}")
+        return result
+
+    def run_together(self, loads: Sequence[Load]) -> list[LoadResult]:
+        """Make several loads at once, on processes of their own as far as there are enough.
+
+        Raises:
+            RuntimeError: A request of a closed loop failed.
+        """
+        shares = self._share_out(loads)
+        pipes = [pipe for (_, pipe), share in zip(self._workers, shares, strict=True) if share]
+        for pipe, share in zip(pipes, filter(None, shares), strict=True):
+            pipe.send(share)
+        try:
+            _receive_all(pipes)  # connected
+        except RuntimeError:
+            _abandon(pipes)
+            raise
         start = time.perf_counter() + _GRACE_S  # one clock for all processes of a machine
         for pipe in pipes:
             pipe.send(start)
-        return _combine(load, start, [_receive(pipe) for pipe in pipes])
+        reports = _receive_all(pipes)
+        return [combine(load, index, start, reports) for index, load in enumerate(loads)]
+
+    def ask(self, endpoint: Endpoint, rows: Rows) -> Answer:
+        """One request.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        pipe = self._workers[0][1]
+        pipe.send(_Question(endpoint, rows))
+        answer: Answer = _receive_all([pipe])[0]
+        return answer
+
+    def _share_out(self, loads: Sequence[Load]) -> list[list[_Share]]:
+        shares: list[list[_Share]] = [[] for _ in self._workers]
+        place = 0
+        for number, load in enumerate(loads):
+            counts = spread(load.concurrency, self._clients_a_process, len(self._workers))
+            for clients in counts:
+                shares[place % len(shares)].append(_Share(number, load, clients, len(counts)))
+                place += 1
+        return shares
 
 
 def spread(clients: int, clients_a_process: int, most_processes: int) -> list[int]:
@@ -126,94 +135,86 @@ def spread(clients: int, clients_a_process: int, most_processes: int) -> list[in
     return [clients // processes + (number < clients % processes) for number in range(processes)]
 
 
-def _receive(pipe: Connection) -> Any:
-    answer = pipe.recv()
-    if isinstance(answer, Exception):
-        raise RuntimeError(f"the load failed: {answer!r}") from answer
-    return answer
+def _receive_all(pipes: Sequence[Pipe]) -> list[Any]:
+    """What each says; an error of any is raised when all have said something."""
+    answers = []
+    for pipe in pipes:
+        try:
+            answers.append(pipe.recv())
+        except EOFError:
+            answers.append(RuntimeError("a process of the load generator ended"))
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise RuntimeError(f"the load failed: {answer!r}") from answer
+    return answers
 
 
-def _combine(load: Load, start: float, reports: list[_Report]) -> LoadResult:
-    spans = [span for report in reports for span in report.spans]
-    end = start + load.seconds if load.rounds is None else max(last for _, last in spans)
-    counted = [(last - first) * 1e3 for first, last in spans if last <= end]
-    if not counted:
-        raise RuntimeError(f"nothing was answered within {load.seconds} s")
-    gaps = sorted(gap for report in reports for gap in report.gaps)
-    return LoadResult(
-        samples_ms=counted,
-        wall_s=end - start,
-        processes=len(reports),
-        busiest_core_share=max(report.core_share for report in reports),
-        gap_ms=gaps[len(gaps) // 2] * 1e3 if gaps else 0.0,
-    )
+def _abandon(pipes: Sequence[Pipe]) -> None:
+    """Let those that are connected go back to waiting; those that failed do so already and ignore it."""
+    for pipe in pipes:
+        with suppress(OSError):  # one that ended
+            pipe.send(None)
 
 
-def _work(pipe: Connection, words: list[str], num_special: int, number: int) -> None:
+def _work(pipe: Pipe, spec: RowSpec, number: int) -> None:
     """The life of one process."""
     serial = 0
     while True:
         try:
-            load, clients = pipe.recv()
+            order = pipe.recv()
         except EOFError:
+            close_models()
             return
-        # No text of one run, or of one client, comes again in another.
-        seeds = [(number * 1_000 + client) * 1_000 + serial for client in range(clients)]
-        serial += 1
-        sources = [TextSource(words, num_special, seed) for seed in seeds]
+        if order is None:
+            continue
         try:
-            pipe.send(_run_clients(load, sources, pipe))
+            if isinstance(order, _Question):
+                pipe.send(_ask(order))
+            else:
+                report = _run_shares(order, spec, number * 1_000_000_000 + serial, pipe)
+                serial += 1
+                if report is not None:
+                    pipe.send(report)
         except Exception as error:  # goes to the process that asked
             pipe.send(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
-def _run_clients(load: Load, sources: list[TextSource], pipe: Connection) -> _Report:
+def _ask(question: _Question) -> Answer:
+    with closing(question.endpoint.connect()) as connection:
+        return connection.send(connection.prepare(question.rows))
+
+
+def _run_shares(shares: list[_Share], spec: RowSpec, seed: int, pipe: Pipe) -> Report | None:
     with ExitStack() as stack:
-        senders = [stack.enter_context(closing(connect(load.protocol, load.address))) for _ in sources]
-        for sender in senders:
-            sender.ping()
-        clients = list(map(_Client, repeat(load), sources, senders))
-        pipe.send("connected")
-        start, cpu_s = pipe.recv(), time.process_time()
-        with ThreadPoolExecutor(len(clients)) as threads:
-            spans = list(threads.map(_Client.run, clients, repeat(start)))
-    share = (time.process_time() - cpu_s) / (time.perf_counter() - start)
-    gaps = [later[0] - earlier[1] for client in spans for earlier, later in pairwise(client)]
-    return _Report([span for client in spans for span in client], gaps, share)
+        groups = [_connect(share, spec, seed, stack) for share in shares]
+        start = cpu_s = 0.0
+
+        def wait_for_start() -> float:
+            nonlocal start, cpu_s
+            pipe.send("connected")
+            order: float | None = pipe.recv()
+            if order is None:
+                raise _AbandonedError
+            start, cpu_s = order, time.process_time()
+            return order
+
+        try:
+            spans = run_clients(groups, wait_for_start)
+        except _AbandonedError:
+            return None
+        core_share = (time.process_time() - cpu_s) / (time.perf_counter() - start)
+    return Report({share.number: clients for share, clients in zip(shares, spans, strict=True)}, core_share)
 
 
-class _Client:
-    """One client; its next request is always made before the clock runs."""
+class _AbandonedError(Exception):
+    """Another process could not connect."""
 
-    def __init__(self, load: Load, source: TextSource, sender: Sender) -> None:
-        self._load = load
-        self._source = source
-        self._sender = sender
-        self._next = self._make_call()
 
-    def run(self, start: float) -> list[tuple[float, float]]:
-        """From `start` on; returns when each request was sent and when it was answered."""
-        time.sleep(max(0.0, start - time.perf_counter()))
-        spans: list[tuple[float, float]] = []
-        while self._goes_on(len(spans), start):
-            first = time.perf_counter()
-            self._next()
-            spans.append((first, time.perf_counter()))
-            self._next = self._make_call()
-        return spans
-
-    def _goes_on(self, done: int, start: float) -> bool:
-        if self._load.rounds is not None:
-            return done < self._load.rounds
-        return time.perf_counter() < start + self._load.seconds
-
-    def _make_call(self) -> Callable[[], None]:
-        if self._load.length == 0:
-            return self._sender.ping
-        prepared = self._sender.prepare(embed_request(self._source.texts(self._load.batch, self._load.length)))
-        return partial(self._embed, prepared)
-
-    def _embed(self, prepared: Any) -> None:
-        rows = len(self._sender.send(prepared)["embedding"])
-        if rows != self._load.batch:
-            raise RuntimeError(f"{rows} vectors for {self._load.batch} texts")
+def _connect(share: _Share, spec: RowSpec, seed: int, stack: ExitStack) -> Clients:
+    connections = [stack.enter_context(closing(share.load.endpoint.connect())) for _ in range(share.clients)]
+    for connection in connections:
+        connection.ping()
+    # No text of one run, or of one client, comes again in another.
+    seeds = [seed + (share.number * 1_000 + client) * 100_000 for client in range(share.clients)]
+    rate = share.load.rate / share.processes if share.load.rate is not None else None
+    return Clients(share.load, [spec.open(each) for each in seeds], connections, rate, seeds[0])

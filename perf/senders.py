@@ -4,14 +4,16 @@ Takes texts or ids; returns outputs by name. gRPC goes through tritonclient's st
 connection with the bodies that tritonclient makes. Knows nothing of threads or of time.
 """
 
+import queue
 from collections.abc import Callable
-from http.client import HTTPConnection
 from typing import Any, Protocol
 
-import grpc
+import grpc  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
 import tritonclient.http as triton_http
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+from keep_alive import KeepAlive
 from lazuli_client import codec
 from lazuli_client.embeddings import Outputs
 from lazuli_client.grpc_transport import CHANNEL_OPTIONS
@@ -42,8 +44,14 @@ class Sender(Protocol):
 
 
 def connect(protocol: str, address: str) -> Sender:
-    """A connection of its own."""
-    return GrpcSender(address) if protocol == "grpc" else HttpSender(address)
+    """A connection of its own.
+
+    Args:
+        protocol: `grpc`, `http`, or `stream` for a gRPC stream.
+        address: host:port.
+    """
+    senders: dict[str, Callable[[str], Sender]] = {"grpc": GrpcSender, "http": HttpSender, "stream": StreamSender}
+    return senders[protocol](address)
 
 
 def embed_request(texts: list[str]) -> EmbedRequest:
@@ -56,8 +64,7 @@ class GrpcSender:
 
     def __init__(self, address: str) -> None:
         """Connect to host:port."""
-        options = [*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
-        self._channel = grpc.insecure_channel(address, options=options)
+        self._channel = _channel(address)
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def prepare(self, request: EmbedRequest) -> Any:
@@ -80,11 +87,58 @@ class GrpcSender:
 
     def ping(self) -> None:
         """`ServerLive`."""
-        self._stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=_TIMEOUT_S)
+        _ping(self._stub)
 
     def close(self) -> None:
         """Close the channel."""
         self._channel.close()
+
+
+class StreamSender:
+    """One `ModelStreamInfer` call: requests go in one after the other, the parts of each answer are put together."""
+
+    def __init__(self, address: str) -> None:
+        """Connect to host:port."""
+        self._channel = _channel(address)
+        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._call = self._stub.ModelStreamInfer(iter(self._requests.get, None))
+
+    def prepare(self, request: EmbedRequest) -> Any:
+        """A `ModelInferRequest` that asks for a mark at its end."""
+        return codec.to_grpc(request, stream=True)
+
+    def send(self, prepared: Any) -> Outputs:
+        """All parts until the mark, in the order of the texts."""
+        self._requests.put(prepared)
+        return _in_order(self._receive())
+
+    def replay(self, request: EmbedRequest) -> Callable[[], object]:
+        """Make and write the request; the answer comes in parts, which are read as they come."""
+        return lambda: self.prepare(request).SerializeToString()
+
+    def ping(self) -> None:
+        """`ServerLive`, beside the stream."""
+        _ping(self._stub)
+
+    def close(self) -> None:
+        """End the stream, then the channel."""
+        self._requests.put(None)
+        for _ in self._call:
+            pass
+        self._channel.close()
+
+    def _receive(self) -> list[Outputs]:
+        parts = []
+        for response in self._call:
+            answer = codec.from_grpc_stream(response)
+            if answer.error is not None:
+                raise answer.error
+            if answer.outputs:
+                parts.append(answer.outputs)
+            if answer.is_final:
+                return parts
+        raise RuntimeError("the server closed the stream")
 
 
 class HttpSender:
@@ -92,7 +146,7 @@ class HttpSender:
 
     def __init__(self, address: str) -> None:
         """Connect to host:port."""
-        self._connection = HTTPConnection(address, timeout=_TIMEOUT_S)
+        self._connection = KeepAlive(address)
 
     def prepare(self, request: EmbedRequest) -> Any:
         """Path, body and headers."""
@@ -115,24 +169,29 @@ class HttpSender:
 
     def ping(self) -> None:
         """`health/live`."""
-        self._connection.request("GET", "/v2/health/live")
-        answer = self._connection.getresponse()
-        answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"HTTP {answer.status} for health/live")
+        self._connection.get("/v2/health/live")
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     def _exchange(self, prepared: Any) -> tuple[bytes, int]:
-        path, body, headers = prepared
-        self._connection.request("POST", path, body, headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"HTTP {answer.status}: {content[:300].decode(errors='replace')}")
-        return content, int(answer.headers[_LENGTH_HEADER])
+        content, headers = self._connection.post(*prepared)
+        return content, int(headers[_LENGTH_HEADER])
+
+
+def _channel(address: str) -> grpc.Channel:
+    return grpc.insecure_channel(address, options=[*CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1)])
+
+
+def _ping(stub: Any) -> None:
+    stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=_TIMEOUT_S)
+
+
+def _in_order(parts: list[Outputs]) -> Outputs:
+    merged = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    order = np.argsort(merged.pop("index")[:, 0])
+    return {name: values[order] for name, values in merged.items()}
 
 
 def _read_body(content: bytes, header_length: int) -> Outputs:

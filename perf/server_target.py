@@ -1,4 +1,4 @@
-"""The server that a benchmark measures: one that is named, or one of its own, with the checkpoint that it serves.
+"""The server that a benchmark measures: one that is named, or one of its own.
 
 Takes the options of `bench_server.py`; yields addresses. Knows nothing of what is measured.
 """
@@ -15,7 +15,6 @@ from pathlib import Path
 from lazuli.launch.options import Door, Dtype, ServeOptions
 from lazuli.launch.running import RunningServer, running_server
 from senders import PROTOCOLS
-from synthetic_tokenizer import ensure_tokenizer
 from triton_trace import trace_flags, tracing
 
 
@@ -30,23 +29,6 @@ class Target:
 
     addresses: dict[str, str]
     trace: Callable[[], AbstractContextManager[Path]] | None
-
-
-def find_checkpoint(name: str) -> str:
-    """The checkpoint, made if it is the name of a shape; one without a tokenizer gets one."""
-    folder = Path(name)
-    if not folder.is_dir():
-        # Here, as torch is of no use to those who name a checkpoint.
-        from random_checkpoint import SHAPES, write_checkpoint
-
-        if name not in SHAPES:
-            return name
-        folder = Path(tempfile.gettempdir()) / "lazuli-shapes" / name
-        if not (folder / "model.safetensors").is_file():
-            print(f"writing {folder} ...", flush=True)
-            write_checkpoint(name, folder)
-    ensure_tokenizer(folder)
-    return str(folder)
 
 
 @contextlib.contextmanager

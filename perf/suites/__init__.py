@@ -1,0 +1,1 @@
+"""The suites of `run.py`, one module each; `registry.py` names them."""
