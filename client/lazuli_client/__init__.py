@@ -21,6 +21,7 @@ from lazuli_client.errors import (
 from lazuli_client.health import Health
 from lazuli_client.labels import Labels
 from lazuli_client.options import EmbedOptions
+from lazuli_client.ranges import Ranges
 from lazuli_client.ranking import Ranked, Ranking
 from lazuli_client.task_options import ClassifyOptions, RerankOptions
 from lazuli_client.token_outputs import SparseVector, max_sim
@@ -41,6 +42,7 @@ __all__ = [
     "LazuliError",
     "ModelNotFoundError",
     "Part",
+    "Ranges",
     "Ranked",
     "Ranking",
     "RerankOptions",

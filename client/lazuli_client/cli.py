@@ -42,6 +42,7 @@ from lazuli_client.command_line import (
 from lazuli_client.errors import FileError
 from lazuli_client.files import STDIN
 from lazuli_client.options import EmbedOptions
+from lazuli_client.ranges import Ranges
 from lazuli_client.search import Hit
 from lazuli_client.search import search as search_file
 from lazuli_client.source import Source
@@ -159,6 +160,10 @@ def search(
     prompt_name: Annotated[
         str | None, typer.Option(help="Prompt for the query; by default the model's for queries, if it has one.")
     ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="File of `lazuli calibrate`, which decodes int8 and uint8 vectors of FILE."),
+    ] = None,
     batch_size: BatchSize = 64,
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
@@ -167,7 +172,8 @@ def search(
     """Print the lines of FILE nearest to QUERY.
 
     FILE is embedded, with the model's prompt for documents if it has one, unless it holds vectors already: then only
-    QUERY is.
+    QUERY is. Vectors of int8 are compared as they are without `--calibration`, which is right for models with a
+    quantiser of their own and rough for others.
     """
     with one_line_errors("interrupted"):
         client = open_client(
@@ -175,7 +181,8 @@ def search(
         )
         with client:
             check_server(client)
-            hits = search_file(client, file, query, k=k, column=column, prompt_name=prompt_name)
+            ranges = Ranges.read(calibration) if calibration is not None else None
+            hits = search_file(client, file, query, k=k, column=column, prompt_name=prompt_name, ranges=ranges)
         if not hits:
             raise FileError(f"{file}: there is no text in it")
         Console().print(_hits_table(hits))

@@ -13,8 +13,9 @@ from lazuli_client.errors import RETRYABLE, LazuliError
 # Unary gRPC deadlines of 0.5 to 30 ms crash Triton 24.10 under load (server#7368, #8034); stay well away from
 # them.
 MIN_TIMEOUT_S = 0.1
-# About 16 s: a server whose model process died was back after 9 to 10 s on two cores.
-DEFAULT_RETRIES = 14
+# About 31 s: a server whose model process died was back after 9 to 10 s on two cores, and with several models under load
+# after 15 to 27 s.
+DEFAULT_RETRIES = 24
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class RetryPolicy:
     """Exponential back-off with jitter.
 
     Attributes:
-        retries: Attempts after the first one; 0 turns retries off. With the other defaults, 14 retries span
-            about 16 s (10.5 to 21), and each further one adds about 1.5 s.
+        retries: Attempts after the first one; 0 turns retries off. With the other defaults, 24 retries span
+            about 31 s (21 to 42), and each further one adds about 1.5 s.
         base_s: Delay before the first retry, before jitter; it doubles each time.
         cap_s: No delay is longer than this.
     """

@@ -20,6 +20,7 @@ from lazuli_client.errors import FileError
 from lazuli_client.files import STDIN, naming
 from lazuli_client.options import EmbedOptions
 from lazuli_client.output import vectors
+from lazuli_client.ranges import Ranges
 from lazuli_client.source import Source
 
 # Texts of a batch, if they were kept, and their vectors [N, D].
@@ -43,7 +44,14 @@ class Hit:
 
 
 def search(
-    client: LazuliClient, path: Path, query: str, *, k: int, column: str, prompt_name: str | None = None
+    client: LazuliClient,
+    path: Path,
+    query: str,
+    *,
+    k: int,
+    column: str,
+    prompt_name: str | None = None,
+    ranges: Ranges | None = None,
 ) -> list[Hit]:
     """The `k` rows nearest to `query`, best first; of equal ones the earlier row.
 
@@ -55,12 +63,14 @@ def search(
         column: Name of the text column.
         prompt_name: Prompt of the query; None takes the model's for queries, if it has one, and the file's texts get
             that for documents.
+        ranges: Of the integers in the file; None compares them as they are, which only fits a model that makes them
+            by a quantiser of its own.
 
     Raises:
-        FileError: If the file cannot be read, or its vectors do not fit the model's.
+        FileError: If the file cannot be read, or its vectors do not fit the model's or the ranges.
     """
     document_type = "document" if prompt_name is None else None
-    corpus = _stored(path, column) or _embedded(client, path, column, document_type)
+    corpus = _stored(path, column, ranges) or _embedded(client, path, column, document_type)
     hits: list[Hit] = []
     wanted: NDArray[np.float32] | None = None
     first_row = 0
@@ -88,7 +98,8 @@ def _embed_query(
             query, prompt_name=prompt_name, input_type=input_type, dimensions=width, force_dimensions=True
         ).embeddings
     if vector.shape[1] != width:
-        raise FileError(f"{path}: its vectors have {width} dimensions, those of the server {vector.shape[1]}")
+        bits = ", and packed bits cannot be compared here" if 8 * width == vector.shape[1] else ""
+        raise FileError(f"{path}: its vectors have {width} dimensions, those of the server {vector.shape[1]}{bits}")
     unit: NDArray[np.float32] = _unit(vector)[0]
     return unit
 
@@ -110,8 +121,44 @@ def _embedded(client: LazuliClient, path: Path, column: str, input_type: str | N
         yield kept.pop(0), result.embeddings
 
 
-def _stored(path: Path, column: str) -> Corpus | None:
+def _stored(path: Path, column: str, ranges: Ranges | None) -> Corpus | None:
     """The vectors that the file holds, or None if it holds texts only."""
+    corpus = _open(path, column)
+    return None if corpus is None else _decoded(corpus, path, ranges)
+
+
+def _decoded(corpus: Corpus, path: Path, ranges: Ranges | None) -> Corpus:
+    for texts, matrix in corpus:
+        if matrix.dtype.kind not in "fiu":
+            raise FileError(f"{path}: holds vectors of {matrix.dtype}, but only numbers can be compared")
+        if matrix.dtype.kind == "u" and ranges is None:
+            raise FileError(
+                f"{path}: holds vectors of {matrix.dtype}, which cannot be compared without `--calibration`"
+            )
+        if ranges is not None and matrix.dtype.kind != "f":
+            matrix = _decode(matrix, path, ranges)
+        yield texts, matrix
+
+
+def _decode(matrix: NDArray[Any], path: Path, ranges: Ranges) -> NDArray[np.float32]:
+    try:
+        return ranges.decode(matrix.astype(_integer_type(matrix, path)))
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from None
+
+
+def _integer_type(matrix: NDArray[Any], path: Path) -> str:
+    """The type of integers, which JSON does not tell."""
+    least, most = int(matrix.min(initial=0)), int(matrix.max(initial=0))
+    fitting = [name for name in ("int8", "uint8") if np.iinfo(name).min <= least and most <= np.iinfo(name).max]
+    if matrix.dtype.name in fitting:
+        return matrix.dtype.name
+    if len(fitting) != 1:
+        raise FileError(f"{path}: its integers, {least} to {most}, could be int8 and uint8 alike, or neither")
+    return fitting[0]
+
+
+def _open(path: Path, column: str) -> Corpus | None:
     kind = path.suffix.lower()
     if kind == ".npy":
         return _from_npy(path)
@@ -134,15 +181,9 @@ def _from_npy(path: Path) -> Corpus:
         matrix: NDArray[Any] = np.lib.format.open_memmap(str(path), mode="r")  # type: ignore[no-untyped-call, unused-ignore]
     if matrix.ndim != 2:
         raise FileError(f"{path}: must be [N, D], got shape {list(matrix.shape)}")
-    _check_dtype(path, matrix.dtype)
     for start in range(0, len(matrix), _BATCH_ROWS):
         rows = np.asarray(matrix[start : start + _BATCH_ROWS])
         yield [None] * len(rows), rows
-
-
-def _check_dtype(path: Path, dtype: np.dtype[Any]) -> None:
-    if dtype.kind not in "fi":
-        raise FileError(f"{path}: holds vectors of {dtype}, but only floats and signed integers can be compared")
 
 
 def _from_parquet(path: Path, column: str) -> Corpus:
@@ -156,9 +197,7 @@ def _from_parquet(path: Path, column: str) -> Corpus:
         name = column if column in schema.names else (strings[0] if strings else None)
         for batch in file.iter_batches(_BATCH_ROWS, columns=[name, "embedding"] if name else ["embedding"]):
             texts = batch.column(name).to_pylist() if name else [None] * batch.num_rows
-            matrix = vectors(batch.column("embedding"))
-            _check_dtype(path, matrix.dtype)
-            yield texts, matrix
+            yield texts, vectors(batch.column("embedding"))
 
 
 def _from_jsonl(path: Path, column: str) -> Corpus:

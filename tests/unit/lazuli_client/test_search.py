@@ -7,6 +7,7 @@ import pytest
 
 from lazuli_client import EmbedOptions, LazuliClient, job
 from lazuli_client.errors import FileError
+from lazuli_client.ranges import Ranges
 from lazuli_client.search import Hit, search
 from lazuli_client.source import Source
 
@@ -154,10 +155,54 @@ def test_a_cut_or_odd_npy_names_the_file(client, tmp_path):
     with pytest.raises(FileError, match=r"in\.npy: not a \.npy file"):
         search(client, path, "x", k=1, column="text")
     np.save(path, np.ones((9, 4), np.uint8))  # packed bits, for one
-    with pytest.raises(FileError, match="holds vectors of uint8, but only floats and signed integers"):
+    with pytest.raises(FileError, match="holds vectors of uint8, which cannot be compared without"):
         search(client, path, "x", k=1, column="text")
     np.save(path, np.array([["a"]]))
     with pytest.raises(FileError, match=r"in\.npy: holds vectors of <U1, but only"):
+        search(client, path, "x", k=1, column="text")
+
+
+@pytest.fixture
+def ranges():
+    """Dimensions of very unlike widths, so that codes compared as they are give another order."""
+    return Ranges({4: np.array([[-1, -8, 0, -0.1], [1, 8, 30, 0.1]], np.float32)})
+
+
+def encode(ranges, vectors, kind):
+    minimum, maximum = ranges.bounds[4]
+    steps = np.clip((vectors - minimum) * 255 / (maximum - minimum), 0, 255).astype(np.uint8)
+    return steps if kind == "uint8" else (steps.astype(np.int16) - 128).astype(np.int8)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("suffix", [".npy", ".jsonl"])
+def test_integers_are_decoded(fake, client, tmp_path, ranges, kind, suffix):
+    vectors = np.array([fake.vector(text, 4) for text in TEXTS[:300]], np.float32)
+    codes, path = encode(ranges, vectors, kind), tmp_path / f"in{suffix}"
+    if suffix == ".npy":
+        np.save(path, codes)
+    else:
+        path.write_text("\n".join(json.dumps({"embedding": row.tolist()}) for row in codes))
+    decoded = ranges.decode(codes)
+    wanted = fake.vector("text 7", 4)
+    scores = decoded @ wanted / np.linalg.norm(decoded, axis=1) / np.linalg.norm(wanted)
+    hits = search(client, path, "text 7", k=5, column="text", ranges=ranges)
+    assert [hit.score for hit in hits] == pytest.approx(sorted(scores.tolist(), reverse=True)[:5], abs=1e-5)
+
+
+def test_integers_that_could_be_of_two_types(client, tmp_path, ranges):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"embedding": [1, 2, 3, 4]}')
+    with pytest.raises(FileError, match=r"its integers, 0 to 4, could be int8 and uint8 alike"):
+        search(client, path, "x", k=1, column="text", ranges=ranges)
+
+
+def test_packed_bits_are_known_by_their_width(client, tmp_path, monkeypatch):
+    path = tmp_path / "in.npy"
+    np.save(path, np.ones((3, 1), np.int8))
+    answer = type("Answer", (), {"embeddings": np.ones((1, 8), np.float32)})
+    monkeypatch.setattr(client, "embed", lambda *args, **options: answer)
+    with pytest.raises(FileError, match="1 dimensions, those of the server 8, and packed bits cannot be compared"):
         search(client, path, "x", k=1, column="text")
 
 
