@@ -14,8 +14,8 @@ from lazuli_client.client import LazuliClient
 from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError, ModelNotFoundError
 from lazuli_client.settings import MAX_ROWS
 
-# About 30 s, because nobody watches a long job: see `RetryPolicy`.
-CLI_RETRIES = 24
+# About 40 s, because nobody watches a long job: see `RetryPolicy`.
+CLI_RETRIES = 30
 
 
 class ProtocolName(StrEnum):

@@ -22,7 +22,7 @@ def span_s(policy, uniform):
     return sum(policy.delay_s(attempt, lambda: uniform) for attempt in range(policy.retries))
 
 
-@pytest.mark.parametrize(("retries", "seconds"), [(Settings().retries, 16), (CLI_RETRIES, 30)])
+@pytest.mark.parametrize(("retries", "seconds"), [(Settings().retries, 31), (CLI_RETRIES, 40)])
 def test_the_defaults_outlast_a_restart_of_the_server_within_the_timeout(retries, seconds):
     policy = Settings(retries=retries).retry
     assert span_s(policy, 0.5) == pytest.approx(seconds, rel=0.1)
