@@ -17,6 +17,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 POOLINGS = ("mean", "cls", "last")
 TASKS = ("embed", "rerank", "classify", "context")
 MATRYOSHKA = ("yes", "no")
+METRICS = ("on", "off")
 GRAPH_CAPTURES = ("idle", "lazy", "off")
 TOKENIZER_BACKENDS = ("huggingface", "kitoken", "nanotoken")
 DEFAULT_INSTRUCTION_TEMPLATE = "{instruction}{text}"
@@ -25,6 +26,9 @@ _POSITIVE = (
     "token_budget",
     "max_queued_tokens",
     "max_waiting_tokens",
+    "bulk_tokens",
+    "max_queue_ms",
+    "max_answer_mb",
     "threads",
     "max_batch_sequences",
     "max_in_flight",
@@ -52,8 +56,15 @@ class EngineConfig:
         attention: Name of an attention backend; auto takes the best one for the device.
         token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
         max_batch_sequences: Most sequences in one batch.
-        max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks; auto is four budgets.
-        max_waiting_tokens: Tokens waiting in the engine above which requests are refused; auto is 256 budgets.
+        max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks if the model has several
+            instances; auto is four budgets.
+        max_waiting_tokens: Tokens waiting in the engine above which requests are refused, of queries and of bulk each;
+            auto is 256 budgets.
+        bulk_tokens: Most tokens of bulk in a batch while queries come. A request of no more counts as a query unless it
+            says otherwise. auto is a sixteenth of the budget, at least 256.
+        max_queue_ms: Requests that were not begun after so many milliseconds are refused; auto is no limit.
+        max_answer_mb: Most MB of 2^20 bytes of the outputs of single tokens, in which each row is filled up to the
+            longest, in one answer, or one part of a stream's; more is refused. gRPC carries less than 2048.
         max_in_flight: Batches on the device or on their way back at the same time.
         graph_capture: When CUDA graphs are captured. `idle`: before the engine is ready, in idle gaps, and for a small
             share of the time, while a larger graph stands in; `lazy`: when a size is asked for again; `off`: never.
@@ -67,6 +78,7 @@ class EngineConfig:
             user's cache folder.
         threads: CPU threads of the engine; auto is one per core that the process may use.
         reply_threads: Threads that wait for results and send answers.
+        metrics: `on` or `off`: whether figures of the engine join those of Triton's metrics endpoint.
     """
 
     checkpoint: str = DEFAULT_CHECKPOINT
@@ -81,6 +93,9 @@ class EngineConfig:
     max_batch_sequences: int = 512
     max_queued_tokens: int | None = None
     max_waiting_tokens: int | None = None
+    bulk_tokens: int | None = None
+    max_queue_ms: int | None = None
+    max_answer_mb: int = 512
     max_in_flight: int = 2
     graph_capture: str = "idle"
     graph_max_tokens: int | None = None
@@ -91,6 +106,7 @@ class EngineConfig:
     cache_dir: str | None = None
     threads: int | None = None
     reply_threads: int = 4
+    metrics: str = "on"
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
@@ -100,6 +116,7 @@ class EngineConfig:
             raise ConfigError(f"task: {self.task!r} is not one of {', '.join(TASKS)}")
         if self.graph_capture not in GRAPH_CAPTURES:
             raise ConfigError(f"graph_capture: {self.graph_capture!r} is not one of {', '.join(GRAPH_CAPTURES)}")
+        check_metrics(self.metrics)
         for name in _POSITIVE:
             _check_at_least(name, getattr(self, name), 1)
         for name in ("graph_start_s", "graph_busy_ms"):
@@ -129,6 +146,7 @@ class TokenizerConfig:
         instruction_template: How `instruction` and the text make the input; holds `{instruction}` and `{text}`.
         threads: Threads that tokenise one request; auto is one per core that the process may use.
         tokenizer_backend: `huggingface`, `kitoken` or `nanotoken`; auto is the quickest that equals the first.
+        metrics: As in `EngineConfig`.
     """
 
     checkpoint: str = DEFAULT_CHECKPOINT
@@ -138,9 +156,11 @@ class TokenizerConfig:
     instruction_template: str = DEFAULT_INSTRUCTION_TEMPLATE
     threads: int | None = None
     tokenizer_backend: str | None = None
+    metrics: str = "on"
 
     def __post_init__(self) -> None:
         _check_choice("tokenizer_backend", self.tokenizer_backend, TOKENIZER_BACKENDS)
+        check_metrics(self.metrics)
         _check_at_least("max_seq_length", self.max_seq_length, 1)
         _check_at_least("threads", self.threads, 1)
         for placeholder in ("{instruction}", "{text}"):
@@ -172,6 +192,16 @@ class TokenizerConfig:
             ConfigError: If one is unknown, malformed or out of range.
         """
         return parameters.parse(cls, values)
+
+
+def check_metrics(value: str) -> None:
+    """Refuse anything but `on` and `off`.
+
+    Raises:
+        ConfigError: If it is something else.
+    """
+    if value not in METRICS:
+        raise ConfigError(f"metrics: {value!r} is not one of {', '.join(METRICS)}")
 
 
 def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ from lazuli.config import EngineConfig
 from lazuli.context.stepper import SpanStepper
 from lazuli.cpu import CpuStepper
 from lazuli.cuda import CudaStepper
-from lazuli.engine_parts import choose_program, load_encoder, read_dense_model, read_head, read_token_heads
+from lazuli.engine_parts import choose_program, load_parts
 from lazuli.graph import GraphCache, GraphCounters
 from lazuli.graph_keeper import GraphKeeper
 from lazuli.graph_profile import ProfileFile
@@ -30,12 +30,13 @@ from lazuli.heads.task import CONTEXT
 from lazuli.lazy_tensor import LazyTensor
 from lazuli.outputs.dense import DenseForm
 from lazuli.outputs.finish import Finish
-from lazuli.precision import check_finite, check_float16
+from lazuli.precision import check_finite
 from lazuli.recorder import CapturedGraph
 from lazuli.reply import LazyRows
 from lazuli.request import VECTORS, Sequence
 from lazuli.token_input import TokenLimits
 from lazuli.tokenwise.answer_model import AnswerModel
+from lazuli.tokenwise.answer_size import AnswerLimit
 from lazuli.tokenwise.form import TokenForm
 from lazuli.tokenwise.pair_program import PairProgram
 from lazuli.tokenwise.probe import run_pairs, run_tokens
@@ -69,26 +70,23 @@ class Engine:
         self.checkpoint = load_checkpoint(config.checkpoint)
         self.device = device
         self._is_float16 = config.dtype == "float16"
-        if self._is_float16:
-            check_float16(self.checkpoint.architecture)
         if device.type == "cuda":
             keep_compiled_kernels(find_cache_folder(config.cache_dir))
         self.token_budget = config.token_budget or _default_budget(device)
         self._max_batch_sequences = config.max_batch_sequences
-        self.head = read_head(config, self.checkpoint)
-        self._encoder = load_encoder(config, self.checkpoint, self.head, device)
-        shape = self._encoder.shape
-        self._heads = read_token_heads(config, self.checkpoint, self.head, shape, device)
-        self.dimension = self._encoder.dimension
-        self.dense_model = read_dense_model(config, self.checkpoint, self.head, self.dimension)
-        self._encoder.quantizer = self.dense_model.quantizer(device)
+        parts = load_parts(config, self.checkpoint, device)
+        self.head, self._encoder, self._heads = parts.head, parts.encoder, parts.token_heads
+        self.dense_model = parts.dense_model
+        self.dimension, shape = self._encoder.dimension, self._encoder.shape
         self.num_segments = shape.num_segments
         self.limits = TokenLimits(shape.vocab_size, min(shape.max_positions, self.checkpoint.max_positions))
         # Whoever uses the stepper holds the turn. A capture lets it go, so only one may, who took the idle turn before.
         self._idle_turn = threading.Lock()
         self._turn = threading.Lock()
         self._keeper: GraphKeeper | None = None
-        self.answers = AnswerModel(self._heads.facts, self.dense_model)
+        multi_size = self._heads.multi.num_out if self._heads.multi is not None else 0
+        limit = AnswerLimit(config.max_answer_mb, self._heads.facts, multi_size)
+        self.answers = AnswerModel(self._heads.facts, self.dense_model, limit)
         # What most of its batches are run by.
         self.program = choose_program(config, self.head, self._heads)
         self._programs: dict[str, TokenProgram | PairProgram] = {

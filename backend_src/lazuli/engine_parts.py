@@ -1,15 +1,18 @@
 """What an engine is made of: the model with what its task puts behind it, read from a checkpoint.
 
-Takes parameters and a checkpoint, returns encoders and heads on a device. Knows nothing of batches.
+Takes parameters and a checkpoint, returns encoders and heads on a device. On the device `meta`, tensors have shapes
+only: so `lazuli model add` finds out, before anything is written, whether an engine would start. Knows nothing of
+batches.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
 from lazuli.attention.base import AttentionBackend
 from lazuli.attention.expanding import ExpandingAttention
-from lazuli.attention.select import select_attention
+from lazuli.attention.select import check_attention, select_attention
 from lazuli.checkpoint import Checkpoint
 from lazuli.config import EngineConfig
 from lazuli.context.config import check_pooling
@@ -22,11 +25,49 @@ from lazuli.heads.task import CONTEXT, EMBED, RERANK, check_task, scores_by_vect
 from lazuli.models.base import ModelShape
 from lazuli.models.registry import load_model, read_attention_shape, read_shape
 from lazuli.outputs.dense import DenseModel
-from lazuli.precision import choose_cpu_dtype
+from lazuli.precision import check_float16, choose_cpu_dtype
 from lazuli.request import VECTORS
 from lazuli.tokenwise.facts import TokenFacts, hides_tokens
 from lazuli.tokenwise.heads import TokenHeads, load_token_heads
 from lazuli.tokenwise.request import PAIRS, TOKENS
+
+
+@dataclass(frozen=True)
+class EngineParts:
+    """What an engine is made of.
+
+    Attributes:
+        head: What its task has behind the model, or None.
+        encoder: The model, with its pooling and all that follows.
+        token_heads: What the checkpoint has for single tokens.
+        dense_model: What its vectors are like.
+    """
+
+    head: HeadConfig | None
+    encoder: Encoder
+    token_heads: TokenHeads
+    dense_model: DenseModel
+
+
+def load_parts(config: EngineConfig, checkpoint: Checkpoint, device: torch.device) -> EngineParts:
+    """Read everything that the task of an engine needs of a checkpoint.
+
+    Args:
+        config: The parameters.
+        checkpoint: What they name.
+        device: Where to; `meta` checks all but the machine, and reads no weights.
+
+    Raises:
+        ConfigError: If the checkpoint or a parameter is unusable.
+    """
+    if config.dtype == "float16":
+        check_float16(checkpoint.architecture)
+    head = read_head(config, checkpoint)
+    encoder = load_encoder(config, checkpoint, head, device)
+    token_heads = read_token_heads(config, checkpoint, head, encoder.shape, device)
+    dense_model = read_dense_model(config, checkpoint, head, encoder.dimension)
+    encoder.quantizer = dense_model.quantizer(device)
+    return EngineParts(head, encoder, token_heads, dense_model)
 
 
 def read_head(config: EngineConfig, checkpoint: Checkpoint) -> HeadConfig | None:
@@ -104,8 +145,12 @@ def choose_program(config: EngineConfig, head: HeadConfig | None, heads: TokenHe
 def _make_attention(
     config: EngineConfig, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype
 ) -> AttentionBackend:
+    name, shape = config.attention, read_attention_shape(checkpoint)
+    if name is not None and device.type == "meta":
+        check_attention(name, shape)  # whether it runs on the server's machine shows there
+        name = None
     longest = min(read_shape(checkpoint).max_positions, checkpoint.max_positions)
-    chosen = select_attention(config.attention, device, dtype, read_attention_shape(checkpoint), longest)
+    chosen = select_attention(name, device, dtype, shape, longest)
     hides = config.task in (EMBED, RERANK) and hides_tokens(checkpoint)
     return ExpandingAttention(chosen) if hides else chosen
 
@@ -114,6 +159,6 @@ def _choose_dtype(config: EngineConfig, device: torch.device, load: Callable[[to
     if device.type == "cuda":
         with torch.cuda.device(device):  # libraries ask for the current one
             return load(getattr(torch, config.dtype or "bfloat16"))
-    if config.dtype is not None:
-        return load(getattr(torch, config.dtype))
+    if config.dtype is not None or device.type == "meta":
+        return load(getattr(torch, config.dtype or "float32"))
     return choose_cpu_dtype(load)

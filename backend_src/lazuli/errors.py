@@ -4,7 +4,8 @@ LazuliError                INTERNAL
 ├── ConfigError            INVALID_ARG   a parameter or a checkpoint is unusable; raised at start
 ├── InputError             INVALID_ARG   the caller's fault: names field, row, value and limit
 │   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
-├── OverloadedError        UNAVAILABLE   too much waits already; send the request elsewhere or later
+├── OverloadedError        UNAVAILABLE   too much waits already, or for too long; send the request elsewhere or later
+├── DeadlineExceededError  CANCELLED     the time that the caller gave is over; Triton has no code of its own for it
 ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
 ├── ReplyError             UNAVAILABLE   the answer could not be sent; send the request again later
 ├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row, or what float16 cannot hold
@@ -37,9 +38,15 @@ class OptionError(InputError):
 
 
 class OverloadedError(LazuliError):
-    """The request arrived while as much waited as may."""
+    """The request arrived while as much waited as may, or it waited for as long as one may."""
 
     triton_code = "UNAVAILABLE"
+
+
+class DeadlineExceededError(LazuliError):
+    """The request was not computed, or not to its end, within the time that the caller gave."""
+
+    triton_code = "CANCELLED"
 
 
 class ShuttingDownError(LazuliError):

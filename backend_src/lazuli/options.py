@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Self, cast
 
 from lazuli.errors import OptionError
+from lazuli.request import WORKLOADS
 
 TRUNCATIONS = ("none", "end", "start", "split")
 INPUT_TYPES = ("query", "document")
@@ -20,7 +21,13 @@ _ALIASES = {"dense": "float32"}
 ACTIVATIONS = ("sigmoid", "none")
 HYBRID = "hybrid"
 METHODS = ("dense", "sparse", "multi", HYBRID)
-_CHOICES = {"truncate": TRUNCATIONS, "input_type": INPUT_TYPES, "activation": ACTIVATIONS, "method": METHODS}
+_CHOICES = {
+    "truncate": TRUNCATIONS,
+    "input_type": INPUT_TYPES,
+    "activation": ACTIVATIONS,
+    "method": METHODS,
+    "workload": WORKLOADS,
+}
 # Each says what is put before a text.
 _EXCLUSIVE = ("prompt_name", "instruction", "input_type")
 # Set by clients and by the server itself; not ours to judge.
@@ -30,8 +37,17 @@ _LONGEST_KEPT = 1000
 _MOST_SHOWN = 80
 
 
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """Base of the options of a task: dataclasses whose fields are the parameters that it knows."""
+    """Base of the options of a task: dataclasses whose fields are the parameters that it knows.
+
+    Attributes:
+        workload: `query` goes before `bulk`; None: the engine tells by the number of tokens.
+        deadline_ms: So long after the tokens reached the engine, what is left is not computed any more.
+    """
+
+    workload: str | None = None
+    deadline_ms: int | None = None
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -74,6 +90,7 @@ class RequestOptions(Options):
     def __post_init__(self) -> None:
         if self.overlap is not None and self.truncate != "split":
             raise OptionError('overlap: only with truncate="split"')
+        refuse_split_of_tokens(self.truncate, self.output)
 
     @property
     def encoding(self) -> str | None:
@@ -121,7 +138,7 @@ def _check_choice(name: str, value: Any) -> str:
     return str(value)
 
 
-def _check_dimensions(name: str, value: Any) -> int:
+def _check_positive(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise OptionError(f"{name}: must be a positive integer, got {_show(value)}")
     return value
@@ -166,6 +183,20 @@ def refuse_split(truncate: str) -> None:
         raise OptionError('truncate: "split" is for vectors only; this model takes none, end and start')
 
 
+def refuse_split_of_tokens(truncate: str, outputs: tuple[str, ...]) -> None:
+    """Refuse to split texts for anything but dense vectors, which alone have a mean.
+
+    Args:
+        truncate: What is to become of texts that are too long.
+        outputs: What is asked for, or what the model gives where nothing is.
+
+    Raises:
+        OptionError: If texts are to be split.
+    """
+    if truncate == "split" and not set(outputs) <= set(ENCODINGS):
+        raise OptionError(f'truncate: "split" is for dense vectors only; output is {",".join(outputs)}')
+
+
 def shorten(text: str) -> str:
     """A string in quotes, for an error message: gRPC drops a connection whose messages are long."""
     return _cut(repr(text))
@@ -180,7 +211,7 @@ _CHECKS = {
     "instruction": _check_text,
     "truncate": _check_choice,
     "input_type": _check_choice,
-    "dimensions": _check_dimensions,
+    "dimensions": _check_positive,
     "normalize": _check_bool,
     "output": _check_output,
     "force_dimensions": _check_bool,
@@ -189,4 +220,6 @@ _CHECKS = {
     "method": _check_choice,
     "weights": _check_text,
     "labels": _check_bool,
+    "workload": _check_choice,
+    "deadline_ms": _check_positive,
 }

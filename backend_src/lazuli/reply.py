@@ -9,13 +9,16 @@ sends only one of its answers (often there is just one, and no hand-over is need
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from lazuli.errors import DeviceError, LazuliError, ReplyError
+from lazuli.metrics.recorder import EngineRecorder
 from lazuli.request import Request, Sequence
 
 _log = logging.getLogger(__name__)
@@ -36,8 +39,9 @@ _Group = tuple[Request, np.ndarray, np.ndarray]
 class ReplyPool:
     """Daemon threads that work off one queue."""
 
-    def __init__(self, num_threads: int) -> None:
-        """Start `num_threads` threads; there must be more of them than batches in flight."""
+    def __init__(self, num_threads: int, recorder: EngineRecorder | None = None) -> None:
+        """Start `num_threads` threads; there must be more of them than batches in flight. `recorder` gets times."""
+        self._recorded = (recorder or EngineRecorder(enabled=False)).replies
         self._tasks: queue.Queue[_Task | None] = queue.Queue()
         self._threads = [
             threading.Thread(target=self._work, name=f"lazuli-reply-{number}", daemon=True)
@@ -77,10 +81,19 @@ class ReplyPool:
             return
         finally:
             on_arrival()
-        tasks = [_delivery(request, rows, vectors[places]) for request, rows, places in groups]
+        deliver = partial(self._deliver, time.monotonic())
+        tasks = [partial(deliver, request, rows, vectors[places]) for request, rows, places in groups]
         for task in tasks[1:]:
             self._tasks.put(task)
         tasks[0]()
+
+    def _deliver(self, arrived: float, request: Request, rows: np.ndarray, vectors: Any) -> None:
+        try:
+            request.deliver(rows, vectors)
+        except Exception as error:  # a request without an answer would hang for ever
+            _log.exception("an answer could not be made")
+            request.fail(ReplyError(f"the answer could not be made: {error}"))
+        self._recorded.append(time.monotonic() - arrived)
 
     def fail(self, request: Request, error: LazuliError) -> None:
         """Fail a request in the background."""
@@ -113,17 +126,6 @@ def _prepare(request: Request) -> None:
         request.prepare()
     except Exception:  # the answer can do without, but not without what follows
         _log.exception("an answer could not be prepared")
-
-
-def _delivery(request: Request, rows: np.ndarray, vectors: Any) -> _Task:
-    def deliver() -> None:
-        try:
-            request.deliver(rows, vectors)
-        except Exception as error:  # a request without an answer would hang for ever
-            _log.exception("an answer could not be made")
-            request.fail(ReplyError(f"the answer could not be made: {error}"))
-
-    return deliver
 
 
 def _by_request(sequences: SequenceOf[Sequence]) -> list[_Group]:

@@ -18,6 +18,8 @@ from lazuli.errors import LazuliError, ReplyError
 
 _log = logging.getLogger(__name__)
 VECTORS = "vectors"
+QUERY, BULK = "query", "bulk"
+WORKLOADS = (QUERY, BULK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,13 @@ class Request(ABC):
 
     Attributes:
         program: What computes its rows: `vectors`, or one of the programs of an engine. A batch has one program.
+        workload: `query` if somebody waits for the answer, `bulk` if it is not urgent; None: its size tells.
+        deadline_ms: So long after it was queued, what is left of it is not computed any more; None for no limit.
     """
 
     program = VECTORS
+    workload: str | None = None
+    deadline_ms: int | None = None
 
     def __init__(self, rows: SequenceOf[np.ndarray], form: AnswerForm, sender: Sender) -> None:
         """Wrap checked rows.

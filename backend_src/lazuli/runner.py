@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from concurrent.futures import Future
+from functools import partial
 from typing import Protocol
 
 from lazuli.batch import RaggedBatch
 from lazuli.errors import DeviceError, ShuttingDownError
 from lazuli.lazy_tensor import LazyTensor
+from lazuli.metrics.recorder import EngineRecorder
 from lazuli.reply import LazyRows, ReplyPool
 from lazuli.request import VECTORS, Request, Sequence
 from lazuli.scheduler import Scheduler
@@ -51,6 +53,7 @@ class Runner:
         replies: ReplyPool,
         max_in_flight: int,
         prepare: Callable[[], None] = lambda: None,
+        recorder: EngineRecorder | None = None,
     ) -> None:
         """Start the thread and wait until it is prepared.
 
@@ -61,11 +64,13 @@ class Runner:
             max_in_flight: Most batches on their way.
             prepare: Called once by the thread before its first batch; what it raises is raised here. Warming up must
                 happen on the thread that will step: its OpenMP threads belong to it.
+            recorder: Gets each batch whose result arrives.
         """
         self._engine = engine
         self._scheduler = scheduler
         self._replies = replies
         self._max_in_flight = max_in_flight
+        self._recorded = (recorder or EngineRecorder(enabled=False)).steps
         self._slots = threading.Semaphore(max_in_flight)
         self._stepped_at = time.monotonic()
         self._prepared: Future[None] = Future()
@@ -139,27 +144,31 @@ class Runner:
 
     def _step(self, sequences: SequenceOf[Sequence], take: _Take | None = None) -> None:
         """Run one batch; if it fails, its requests run alone, so that one of them cannot fail the others."""
-        self._stepped_at = time.monotonic()
+        started = self._stepped_at = time.monotonic()
         try:
-            result, ordered = self._queue(sequences)
+            result, ordered, num_tokens = self._queue(sequences)
         except Exception as error:  # out of memory, or a fault of the model
             num_tokens = sum(map(len, sequences))
             _log.exception("a batch of %d sequences, %d tokens failed", len(sequences), num_tokens)
             reason = str(error)
         else:
             take = take or self._replies.expect
-            take(result, ordered, self._slots.release)
+            take(result, ordered, partial(self._note_arrival, started, len(sequences), num_tokens))
             return
         # Only here has the traceback let go of what the pass had allocated.
         self._isolate(sequences, reason)
 
-    def _queue(self, sequences: SequenceOf[Sequence]) -> tuple[LazyRows, SequenceOf[Sequence]]:
-        """Queue one pass; returns its result and the sequences in its order."""
+    def _note_arrival(self, started: float, num_sequences: int, num_tokens: int) -> None:
+        self._slots.release()
+        self._recorded.append((started, time.monotonic(), num_sequences, num_tokens))
+
+    def _queue(self, sequences: SequenceOf[Sequence]) -> tuple[LazyRows, SequenceOf[Sequence], int]:
+        """Queue one pass; returns its result, the sequences in its order, and their tokens."""
         program = sequences[0].request.program
         if program != VECTORS:
-            return self._engine.run(program, sequences)
+            return *self._engine.run(program, sequences), sum(map(len, sequences))
         batch = _pack(sequences)
-        return self._engine.step(batch), [sequences[row] for row in batch.order]
+        return self._engine.step(batch), [sequences[row] for row in batch.order], len(batch.input_ids)
 
     def _isolate(self, sequences: SequenceOf[Sequence], reason: str) -> None:
         """Fail a request that was alone in its batch; run those that shared one again, each alone."""

@@ -17,7 +17,9 @@ from lazuli.config import EngineConfig
 from lazuli.device import choose_device
 from lazuli.engine import Engine
 from lazuli.errors import InputError
-from lazuli.options import RequestOptions
+from lazuli.metrics.engine import EngineMetrics, EngineState
+from lazuli.metrics.recorder import EngineRecorder
+from lazuli.options import Options, RequestOptions
 from lazuli.reply import ReplyPool
 from lazuli.request import AnswerForm, Request, Sender, StreamRequest, UnaryRequest
 from lazuli.runner import Runner
@@ -53,21 +55,29 @@ class EngineService:
         self._request_type: type[Request] = StreamRequest if streaming else UnaryRequest
         budget = self.engine.token_budget
         _log.info("engine: %s on %s, %d tokens a batch", config.checkpoint, self.engine.device, budget)
+        self.recorder = EngineRecorder(enabled=config.metrics == "on")
+        self.metrics = EngineMetrics(self.recorder, self._look)
+        replies = ReplyPool(config.reply_threads, self.recorder)
         self._scheduler = Scheduler(
             token_budget=budget,
             max_sequences=config.max_batch_sequences,
             max_queued_tokens=config.max_queued_tokens or _QUEUED_BUDGETS * budget,
             max_waiting_tokens=config.max_waiting_tokens or _WAITING_BUDGETS * budget,
             program_sequences={PAIRS: max(1, config.max_batch_sequences // 2)},  # of two texts each
+            bulk_tokens=config.bulk_tokens,
+            max_queue_ms=config.max_queue_ms,
+            refuse=replies.fail,
         )
-        replies = ReplyPool(config.reply_threads)
-        self._runner = Runner(self.engine, self._scheduler, replies, config.max_in_flight, self.engine.warm_up)
+        self._runner = Runner(
+            self.engine, self._scheduler, replies, config.max_in_flight, self.engine.warm_up, self.recorder
+        )
 
-    def _queue(self, request: Request, *, may_step: bool = False, may_wait: bool = False) -> None:
+    def _queue(self, request: Request, options: Options, *, may_step: bool = False, may_wait: bool = False) -> None:
         """Queue a request whose rows are checked.
 
         Args:
             request: Its answer goes to its sender, perhaps before this returns; not if it raises.
+            options: Of these, `workload` and `deadline_ms` count here.
             may_step: Whether this thread may queue the forward pass on the device, if that is idle. Not for one of
                 several requests that came together and could share a pass.
             may_wait: Whether it may then also wait for the result and call the sender itself.
@@ -76,6 +86,7 @@ class EngineService:
             OverloadedError: If too much waits already.
             ShuttingDownError: If the service is closed.
         """
+        request.workload, request.deadline_ms = options.workload, options.deadline_ms
         # On a CPU a step is the computation itself, which would hold up this thread.
         may_step = may_step and self.engine.device.type == "cuda"
         self._runner.submit(request, may_step=may_step, may_wait=may_wait)
@@ -83,6 +94,10 @@ class EngineService:
     def wait_for_room(self) -> None:
         """Block while too many tokens wait for more to be fetched."""
         self._scheduler.wait_for_room()
+
+    def _look(self) -> EngineState:
+        scheduler = self._scheduler
+        return EngineState(scheduler.queued_tokens, scheduler.oldest_age_s, self.engine.graph_counters)
 
     def close(self) -> None:
         """Answer everything that was accepted, then end the threads."""
@@ -106,7 +121,8 @@ class EmbeddingService(EngineService):
         Args:
             input_ids: [N, S] int32.
             attention_mask: [N, S] int8.
-            options: Of these, `output`, `dimensions`, `force_dimensions` and `normalize` count here.
+            options: Of these, `output`, `dimensions`, `force_dimensions` and `normalize` count here, and those of
+                `_queue`.
             sender: Gets the answer, perhaps before this returns; not called if it raises.
             permissions: `may_step` and `may_wait` of `_queue`.
 
@@ -120,7 +136,7 @@ class EmbeddingService(EngineService):
         request = self._make_request(chunked, form, sender)
         if chunked.starts is not None:
             request = ChunkedRequest(chunked, request, self._quantizer)
-        self._queue(request, **permissions)
+        self._queue(request, options, **permissions)
 
     def _make_request(self, chunked: ChunkedRows, form: AnswerForm, sender: Sender) -> Request:
         if not isinstance(form, TokenForm):

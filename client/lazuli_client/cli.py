@@ -29,6 +29,7 @@ from lazuli_client.command_line import (
     BatchSize,
     Column,
     InFlight,
+    InputType,
     Model,
     ProtocolName,
     ProtocolOption,
@@ -56,13 +57,6 @@ class Truncation(StrEnum):
     END = "end"
     START = "start"
     SPLIT = "split"
-
-
-class InputType(StrEnum):
-    """What texts are."""
-
-    QUERY = "query"
-    DOCUMENT = "document"
 
 
 class Encoding(StrEnum):

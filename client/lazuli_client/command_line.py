@@ -25,6 +25,13 @@ class ProtocolName(StrEnum):
     HTTP = "http"
 
 
+class InputType(StrEnum):
+    """What texts are."""
+
+    QUERY = "query"
+    DOCUMENT = "document"
+
+
 Url = Annotated[str | None, typer.Option(help="host:port of the server; localhost:8001, or localhost:8000 for http.")]
 Model = Annotated[str, typer.Option(help="Name of the model, as `lazuli model add` was told.")]
 ProtocolOption = Annotated[ProtocolName, typer.Option(help="Protocol to the server.")]

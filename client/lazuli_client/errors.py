@@ -148,6 +148,8 @@ _CONNECTION_TROUBLE = re.compile(
     r"|GOAWAY|recvmsg|broken pipe|stream removed|endpoint closing|keepalive|transport",
     re.IGNORECASE,
 )
+# The server says CANCELLED, or 400, with these words after the option `deadline_ms`.
+_DEADLINE = re.compile(r"(^|\] )timed out: ")
 # What grpc's asyncio client says, as INTERNAL, when a connection breaks while it writes.
 _BROKE_IN_WRITE = "Internal error from Core"
 # Triton 24.10 sends no status code with an error inside a stream, so the words must do. First match wins; the
@@ -155,7 +157,7 @@ _BROKE_IN_WRITE = "Internal error from Core"
 _FRAME = r"^(in ensemble '[^']*', )?(\[request id: [^\]]*\] )?"
 _FIELDS = (
     r"(text|document|input_ids|attention_mask|prompt_name|instruction|truncate|overlap|dimensions|force_dimensions"
-    r"|normalize|input_type|output)"
+    r"|normalize|input_type|output|workload|deadline_ms)"
     r"(\[|:| and )"
 )
 _BY_WORDS: tuple[tuple[re.Pattern[str], type[LazuliError]], ...] = (
@@ -177,7 +179,7 @@ def from_grpc_status(code: str, message: str) -> LazuliError:
         code: Name of the gRPC status, such as `UNAVAILABLE`.
         message: The status's details.
     """
-    kind = _or_unavailable(_BY_GRPC_CODE.get(code, ServerError), message)
+    kind = _by_words(_BY_GRPC_CODE.get(code, ServerError), message)
     if message == _BROKE_IN_WRITE or (kind is UnavailableError and _CONNECTION_TROUBLE.search(message)):
         kind = ConnectionFailedError
     if kind is DeadlineError:
@@ -187,7 +189,7 @@ def from_grpc_status(code: str, message: str) -> LazuliError:
 
 def from_http_status(status: int, message: str) -> LazuliError:
     """The error for an HTTP answer other than 200."""
-    kind = _or_unavailable(_BY_HTTP_STATUS.get(status, ServerError), message)
+    kind = _by_words(_BY_HTTP_STATUS.get(status, ServerError), message)
     return kind(_with_hint(kind, message or f"HTTP status {status}"), code=str(status))
 
 
@@ -199,8 +201,10 @@ def from_stream_message(message: str) -> LazuliError:
     return ServerError(message)
 
 
-def _or_unavailable(kind: type[LazuliError], message: str) -> type[LazuliError]:
-    """`kind`, or `UnavailableError` where Triton's code says less than its words."""
+def _by_words(kind: type[LazuliError], message: str) -> type[LazuliError]:
+    """`kind`, or another one where Triton's code says less than its words."""
+    if _DEADLINE.search(message):
+        return DeadlineError
     died = kind is ServerError and _STUB_DIED.search(message)
     return UnavailableError if died or _IS_LOADING in message else kind
 

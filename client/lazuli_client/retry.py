@@ -13,8 +13,8 @@ from lazuli_client.errors import RETRYABLE, LazuliError
 # Unary gRPC deadlines of 0.5 to 30 ms crash Triton 24.10 under load (server#7368, #8034); stay well away from
 # them.
 MIN_TIMEOUT_S = 0.1
-# About 31 s: a server whose model process died was back after 9 to 10 s on two cores, and with several models under load
-# after 15 to 27 s.
+# About 31 s: a server whose model process died was back after 9 to 10 s on two cores, and with several models under
+# load after 15 to 27 s.
 DEFAULT_RETRIES = 24
 
 

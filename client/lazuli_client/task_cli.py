@@ -20,6 +20,7 @@ from lazuli_client.command_line import (
     BatchSize,
     Column,
     InFlight,
+    InputType,
     Model,
     ProtocolName,
     ProtocolOption,
@@ -29,7 +30,7 @@ from lazuli_client.command_line import (
     one_line_errors,
     open_client,
 )
-from lazuli_client.errors import ConnectionFailedError, FileError, LazuliError
+from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError
 from lazuli_client.ranking import Ranked
 from lazuli_client.source import Source
 from lazuli_client.task_options import ClassifyOptions, RerankOptions
@@ -54,6 +55,13 @@ class Method(StrEnum):
     HYBRID = "hybrid"
 
 
+class Activation(StrEnum):
+    """What becomes of scores."""
+
+    NONE = "none"
+    SIGMOID = "sigmoid"
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
 CutOption = Annotated[Cut, typer.Option(help="Where to cut what is too long; none makes it an error.")]
 
@@ -67,11 +75,26 @@ def rerank(
     protocol: ProtocolOption = ProtocolName.GRPC,
     column: Column = "text",
     instruction: Annotated[
-        str | None, typer.Option(help="What makes a text relevant, for models that read it.")
+        str | None,
+        typer.Option(help="What makes a text relevant, for models that read it; by default the model's own."),
     ] = None,
     truncate: CutOption = Cut.END,
     method: Annotated[
-        Method | None, typer.Option(help="What texts are compared by, for models that read each by itself.")
+        Method | None,
+        typer.Option(
+            help="What texts are compared by, for models that read each by itself; by default all that the model has."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Of dense, sparse and multi in method hybrid, of those that the model has; by default equal ones.",
+        ),
+    ] = None,
+    activation: Annotated[
+        Activation | None,
+        typer.Option(help="Scores between 0 and 1 (sigmoid), or as they are (none); by default as the model says."),
     ] = None,
     batch_size: BatchSize = 64,
     in_flight: InFlight = 4,
@@ -79,9 +102,15 @@ def rerank(
     retries: Retries = CLI_RETRIES,
     as_json: AsJson = False,
 ) -> None:
-    """Print the lines of FILE that answer QUERY best, by a model that reads both together."""
+    """Print the lines of FILE that answer QUERY best, by a model for the task rerank."""
     with one_line_errors("interrupted"):
-        options = RerankOptions(instruction, truncate.value, method=None if method is None else method.value)
+        options = RerankOptions(
+            instruction,
+            truncate.value,
+            activation=None if activation is None else activation.value,
+            method=None if method is None else method.value,
+            weights=None if weights is None else _read_weights(weights),
+        )
         client = open_client(
             url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
@@ -104,7 +133,11 @@ def classify(
     protocol: ProtocolOption = ProtocolName.GRPC,
     column: Column = "text",
     prompt_name: Annotated[str | None, typer.Option(help="Prompt of the model, put before each text.")] = None,
-    truncate: CutOption = Cut.END,
+    instruction: Annotated[str | None, typer.Option(help="Free text for the model's instruction template.")] = None,
+    input_type: Annotated[
+        InputType | None, typer.Option(help="What the texts are: the model's prompt for those, if it has one.")
+    ] = None,
+    truncate: CutOption = Cut.NONE,
     batch_size: BatchSize = 64,
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
@@ -113,7 +146,9 @@ def classify(
 ) -> None:
     """Print the label of each line of FILE, its probability and the line; with --json all probabilities."""
     with one_line_errors("interrupted"):
-        options = ClassifyOptions(truncate.value, prompt_name)
+        options = ClassifyOptions(
+            truncate.value, prompt_name, instruction, None if input_type is None else input_type.value
+        )
         client = open_client(
             url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
         )
@@ -125,6 +160,13 @@ def classify(
                 else:
                     best = record["probabilities"][record["label"]]
                     typer.echo(f"{record['label']}\t{best:.3f}\t{' '.join(record['text'].split())}")
+
+
+def _read_weights(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InvalidInputError(f"weights: must be numbers with commas between, got {text!r}") from None
 
 
 def _check_connection(client: LazuliClient) -> None:
@@ -147,7 +189,9 @@ def _best(client: LazuliClient, query: str, source: Source, k: int, options: Rer
                 return_documents=True,
                 instruction=options.instruction,
                 truncate=options.truncate,
+                activation=options.activation,
                 method=options.method,
+                weights=options.weights,
             )
         except LazuliError as error:
             raise error.renumbered(range(first_row, first_row + len(texts))) from error

@@ -27,7 +27,7 @@ def small_server(tmp_path_factory):
     for model in ("embedding", "embedding_stream"):
         config = repository / model / "config.pbtxt"
         text = config.read_text()
-        for name, limit in {"max_waiting_tokens": 8192, "max_queued_tokens": 256, "token_budget": 256}.items():
+        for name, limit in {"max_waiting_tokens": 24576, "max_queued_tokens": 256, "token_budget": 256}.items():
             old = f'"{name}", value: {{ string_value: "auto"'
             assert text.count(old) == 1
             text = text.replace(old, old.replace("auto", str(limit)))

@@ -68,15 +68,31 @@ def select_attention(
     return chosen
 
 
-def _by_name(name: str, device: torch.device, dtype: torch.dtype, shape: AttentionShape) -> AttentionBackend:
+def check_attention(name: str, shape: AttentionShape) -> None:
+    """Check what a name says without a machine to run on.
+
+    Raises:
+        ConfigError: If it is unknown, or that backend does not have this kind of attention.
+    """
+    reason = _find(name).why_not_shape(shape)
+    if reason is not None:
+        raise ConfigError(f"attention: {name!r} cannot be used: {reason}")
+
+
+def _find(name: str) -> type[AttentionBackend]:
     by_name = {backend.name: backend for backend in BACKENDS}
     if name not in by_name:
         raise ConfigError(f"attention: {name!r} is not one of auto, {', '.join(by_name)}")
-    reason = _why_not(by_name[name], device, dtype, shape)
+    return by_name[name]
+
+
+def _by_name(name: str, device: torch.device, dtype: torch.dtype, shape: AttentionShape) -> AttentionBackend:
+    backend = _find(name)
+    reason = _why_not(backend, device, dtype, shape)
     if reason is not None:
         raise ConfigError(f"attention: {name!r} cannot be used on {device}: {reason}")
     try:
-        return by_name[name].make(shape, device, dtype)
+        return backend.make(shape, device, dtype)
     except Exception as error:
         raise ConfigError(f"attention: {name!r} failed to start on {device}: {error}") from error
 

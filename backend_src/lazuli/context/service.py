@@ -55,4 +55,4 @@ class ContextService(EngineService):
         form = self.engine.dense_model.choose(options)
         documents = read_documents(input_ids, attention_mask, document, self.engine.limits)
         chunks = self._request_type([ids for one in documents for ids in one.chunks], form, sender)
-        self._queue(ContextRequest(documents, chunks), **permissions)
+        self._queue(ContextRequest(documents, chunks), options, **permissions)

@@ -217,7 +217,7 @@ def _read_label_activation(checkpoint: Checkpoint, labels: tuple[str, ...]) -> s
     kind = checkpoint.model.get("problem_type")
     if kind == "regression":
         return IDENTITY
-    if kind == "multi_label_classification" or len(labels) == 1 or _read_said_activation(checkpoint) == SIGMOID:
+    if kind == "multi_label_classification" or _read_said_activation(checkpoint) == SIGMOID:
         return SIGMOID
     return SOFTMAX
 

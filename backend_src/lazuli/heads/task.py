@@ -6,11 +6,14 @@ Takes a checkpoint, returns the name of a task. Knows nothing of weights or torc
 from lazuli.checkpoint import Checkpoint
 from lazuli.config import TASKS
 from lazuli.errors import ConfigError
+from lazuli.tokenwise.facts import DENSE, read_token_facts
 
 EMBED, RERANK, CLASSIFY, CONTEXT = TASKS
 # Endings of architectures that bring a head of their own.
 _CLASSIFIER = "ForSequenceClassification"
 _LANGUAGE_MODEL = "ForCausalLM"
+# Where one label is a value of a single text, not a score of a pair.
+_ONE_LABEL_PROBLEMS = ("regression", "multi_label_classification")
 
 
 def detect_task(checkpoint: Checkpoint) -> str:
@@ -35,17 +38,37 @@ def check_task(checkpoint: Checkpoint, task: str) -> None:
     name = checkpoint.architecture
     is_classifier = name.endswith(_CLASSIFIER)
     if task in (EMBED, CONTEXT):
-        if is_classifier or has_module(checkpoint, "LogitScore"):
+        if is_classifier or has_module(checkpoint, "LogitScore") or detect_task(checkpoint) != EMBED:
             raise ConfigError(
                 f"{checkpoint.path}: {name} is made for the task {detect_task(checkpoint)}, and its vectors mean "
-                f"nothing; task {task} needs an embedding model"
+                f"nothing; task {task} needs an embedding model{_why_a_reranker(checkpoint)}"
             )
-    elif task == CLASSIFY and not is_classifier:
-        raise ConfigError(f"{checkpoint.path}: {name} has no labels; task classify needs a *{_CLASSIFIER}")
+        if task == CONTEXT:
+            check_dense(checkpoint, "task context")
+    elif task == CLASSIFY:
+        _check_labels(checkpoint, is_classifier=is_classifier)
     elif task == RERANK and is_classifier and count_labels(checkpoint) != 1:
         raise ConfigError(
             f"{checkpoint.path}: {name} has {count_labels(checkpoint)} labels; task rerank needs one, task classify "
             "takes several"
+        )
+
+
+def check_dense(checkpoint: Checkpoint, purpose: str) -> None:
+    """Check that a checkpoint for the task `embed` has one vector a text.
+
+    Args:
+        checkpoint: The checkpoint.
+        purpose: What needs it, for the message.
+
+    Raises:
+        ConfigError: If it gives something else.
+    """
+    outputs = read_token_facts(checkpoint).outputs
+    if DENSE not in outputs:
+        raise ConfigError(
+            f"{checkpoint.path}: {checkpoint.architecture} has the output {', '.join(outputs)} and no dense vectors, "
+            f"which {purpose} needs; it can be served for the tasks {EMBED} and {RERANK}"
         )
 
 
@@ -85,8 +108,32 @@ def has_module(checkpoint: Checkpoint, name: str) -> bool:
     return any(kind == name for kind, _ in checkpoint.modules)
 
 
+def _check_labels(checkpoint: Checkpoint, *, is_classifier: bool) -> None:
+    name = checkpoint.architecture
+    if not is_classifier:
+        raise ConfigError(f"{checkpoint.path}: {name} has no labels; task classify needs a *{_CLASSIFIER}")
+    # One label is the best of every text. Where it is a measure of texts, as in a regression, its value still tells.
+    if count_labels(checkpoint) == 1 and checkpoint.model.get("problem_type") not in _ONE_LABEL_PROBLEMS:
+        raise ConfigError(
+            f"{checkpoint.path}: {name} has one label, which every text would get; task rerank takes it; for task "
+            f"classify, problem_type in its config.json must be {' or '.join(_ONE_LABEL_PROBLEMS)}"
+        )
+
+
+def _says_reranker(checkpoint: Checkpoint) -> bool:
+    said = checkpoint.sentence_transformers.get("model_type") == "CrossEncoder"
+    return said or has_module(checkpoint, "LogitScore")
+
+
+def _why_a_reranker(checkpoint: Checkpoint) -> str:
+    """A remedy, where nothing but a name speaks for it."""
+    if checkpoint.architecture.endswith(_CLASSIFIER) or _says_reranker(checkpoint):
+        return ""
+    return " (the name of its folder says so: rename that if it is wrong)"
+
+
 def _looks_like_a_reranker(checkpoint: Checkpoint) -> bool:
-    if checkpoint.sentence_transformers.get("model_type") == "CrossEncoder" or has_module(checkpoint, "LogitScore"):
+    if _says_reranker(checkpoint):
         return True
     # The cache of the hub has the name two folders above the files.
     named = any("reranker" in part.lower() for part in checkpoint.path.parts[-3:])

@@ -3,6 +3,7 @@
 Takes options; writes a model repository, and returns options that serve it too.
 """
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +33,19 @@ def with_rerank_model(options: ServeOptions, place: Path, show: Callable[[str], 
     if options.door is Door.STREAM:
         raise LaunchError("--rerank-checkpoint needs the unary door", "leave --door out, or add --door both")
     # Imported here: most starts need none of it.
-    from lazuli.launch.repository import find_repositories
+    from lazuli.launch.repository import find_repositories, model_names
     from lazuli.repository.addition import Wish, add
     from lazuli.repository.names import Task
 
+    repositories = [one for one in find_repositories(options.model_repositories) if one != place.resolve()]
+    present = next((one for one in repositories if NAME in model_names(one)), None)
+    if present is not None:
+        raise LaunchError(
+            f"--rerank-checkpoint serves a model {NAME}, but {present} has one of that name already",
+            f"leave --rerank-checkpoint out to serve that one, or remove it: lazuli model remove {NAME} "
+            f"--repository {shlex.quote(str(present))}",
+        )
     add(Wish(NAME, options.rerank_checkpoint, place, Task.RERANK, force=True), show)
-    repositories = find_repositories([*find_repositories(options.model_repositories), place])
     models = (*options.models, NAME) if options.models else ()
+    repositories = find_repositories([*repositories, place])
     return replace(options, model_repositories=tuple(repositories), models=models, rerank_checkpoint=None)

@@ -64,20 +64,35 @@ def run(
     """
     from lazuli.checkpoint import load_checkpoint
     from lazuli.errors import ConfigError
+    from lazuli.heads.task import check_dense, check_task
     from lazuli.outputs import calibration
+    from lazuli.outputs.fingerprint import fingerprint
 
     engine, tokenizer = candidate.configure()
     checkpoint = load_checkpoint(engine.checkpoint)
+    check_task(checkpoint, engine.task)
+    check_dense(checkpoint, "lazuli calibrate")
     if checkpoint.has_quantizer:
         raise ConfigError(f"{engine.checkpoint}: the model has a quantiser of its own, which needs no ranges")
     vectors = embed(engine, tokenizer, texts, prompt_name)
-    found = calibration.calibrate(vectors, dimensions, normalize=checkpoint.normalize)
+    if len(texts) > 1 and len(set(texts)) == 1:
+        raise ConfigError(
+            f"texts: all {len(texts)} are the same, so the {vectors.shape[1]} dimensions have no ranges; "
+            "give texts that differ"
+        )
+    made_of = fingerprint(checkpoint, engine.pooling or checkpoint.pooling)
+    found = calibration.calibrate(vectors, dimensions, normalize=checkpoint.normalize, fingerprint=made_of)
     expected = Path(engine.calibration) if engine.calibration else checkpoint.path / calibration.FILE_NAME
     path = output or expected
     found.write(path)
     counts = ", ".join(map(str, found.places))
     known = "the engine reads it at its next start" if path == expected else "name it in the parameter calibration"
-    return f"{path}: ranges of {counts} dimensions over {found.texts:,} texts; {known}"
+    flat = found.ranges[0].num_flat
+    warning = (
+        f"\nwarning: {flat} of {found.dimension} dimensions have the same value in all texts; give more of them, and "
+        "such that differ"
+    )
+    return f"{path}: ranges of {counts} dimensions over {found.texts:,} texts; {known}{warning if flat else ''}"
 
 
 def read_texts(path: Path, column: str, limit: int) -> list[str]:

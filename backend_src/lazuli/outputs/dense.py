@@ -101,12 +101,13 @@ class DenseModel:
             ConfigError: If a file or a parameter is unusable.
         """
         native = checkpoint.has_quantizer
+        pooling = config.pooling or checkpoint.pooling
         return cls(
             dimension,
             checkpoint.normalize,
             read_matryoshka(checkpoint, config.matryoshka),
             native,
-            None if native else find_calibration(config.calibration, checkpoint, dimension),
+            None if native else find_calibration(config.calibration, checkpoint, dimension, pooling),
         )
 
     def quantizer(self, device: torch.device | str = "cpu") -> Quantizer:

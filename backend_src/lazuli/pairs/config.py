@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lazuli import parameters
-from lazuli.config import DEFAULT_CHECKPOINT, TOKENIZER_BACKENDS
+from lazuli.config import DEFAULT_CHECKPOINT, TOKENIZER_BACKENDS, check_metrics
 from lazuli.errors import ConfigError
 
 PAIR_TEMPLATES = ("segments", "qwen3", "texts")
@@ -30,6 +30,7 @@ class PairTokenizerConfig:
         default_instruction: For requests that give none; auto is the template's own.
         threads: Threads that tokenise one request; auto is one per core that the process may use.
         tokenizer_backend: `huggingface`, `kitoken` or `nanotoken`; auto is the quickest that equals the first.
+        metrics: `on` or `off`: whether figures of the tokenizer join those of Triton's metrics endpoint.
     """
 
     checkpoint: str = DEFAULT_CHECKPOINT
@@ -39,6 +40,7 @@ class PairTokenizerConfig:
     default_instruction: str | None = None
     threads: int | None = None
     tokenizer_backend: str | None = None
+    metrics: str = "on"
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -49,6 +51,7 @@ class PairTokenizerConfig:
             value = getattr(self, name)
             if value is not None and value not in choices:
                 raise ConfigError(f"{name}: {value!r} is not one of auto, {', '.join(choices)}")
+        check_metrics(self.metrics)
         for name in ("max_seq_length", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:

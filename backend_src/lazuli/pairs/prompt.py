@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tokenizers
 
-from lazuli.errors import ConfigError, OptionError
+from lazuli.errors import ConfigError, InputError, OptionError
 from lazuli.options import RequestOptions
 from lazuli.pairs.layout import TokenizedPair
 from lazuli.scoring.options import RerankOptions
@@ -71,7 +71,12 @@ class PromptTokenizer:
             f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}"
             for query, document in zip(queries, documents, strict=True)
         ]
-        texts = self._texts.tokenize(bodies, RequestOptions(truncate=options.truncate), name="document")
+        try:
+            texts = self._texts.tokenize(bodies, RequestOptions(truncate=options.truncate), name="document")
+        except InputError as error:
+            num_frame = len(self._before) + len(self._after)
+            counted = f"query and instruction count, and the {num_frame} tokens of the prompt are taken off the limit"
+            raise InputError(f"{error} ({counted})") from None
         rows = [(*self._before, *text.input_ids, *self._after) for text in texts]
         return [TokenizedPair(list(ids), [0] * len(ids), text.truncated) for ids, text in zip(rows, texts, strict=True)]
 

@@ -15,7 +15,7 @@ from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError
 from lazuli.heads.task import scores_by_vectors
-from lazuli.pairs.config import PairTokenizerConfig
+from lazuli.pairs.config import PAIR_TEMPLATES, PairTokenizerConfig
 from lazuli.pairs.layout import PairLayout, TokenizedPair
 from lazuli.pairs.prompt import DEFAULT_INSTRUCTION, MAX_SEQ_LENGTH, PromptTokenizer, read_frame
 from lazuli.pairs.truncation import longest_first, only_second
@@ -104,6 +104,21 @@ def choose_template(config: PairTokenizerConfig, checkpoint: Checkpoint) -> str:
     architecture = checkpoint.architecture
     is_classifier = architecture == "Qwen3ForSequenceClassification" and _is_named(checkpoint, _QWEN3)
     return "qwen3" if architecture == "Qwen3ForCausalLM" or is_classifier else "segments"
+
+
+def check_template(config: PairTokenizerConfig, checkpoint: Checkpoint) -> None:
+    """Check that a template is one for the kind of model: the engine takes two texts, or one that holds both.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    by_vectors = scores_by_vectors(checkpoint)
+    if (choose_template(config, checkpoint) == "texts") != by_vectors:
+        what = "each text by itself" if by_vectors else "both texts together"
+        needed = "texts" if by_vectors else " or ".join(name for name in PAIR_TEMPLATES if name != "texts")
+        raise ConfigError(
+            f"pair_template: {config.pair_template!r}, but {checkpoint.path} reads {what}; it needs {needed}"
+        )
 
 
 def choose_truncation(config: PairTokenizerConfig, checkpoint: Checkpoint) -> str:

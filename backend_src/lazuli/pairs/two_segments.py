@@ -48,38 +48,52 @@ class SegmentTokenizer(TextReader):
         # A query that stands in many pairs is read once.
         places = {query: place for place, query in enumerate(dict.fromkeys(queries))}
         # Of a text that is much too long, the length is not known: where both are, the odd token may go to the other.
-        texts = [self.near_end(text, options.truncate) for text in (*places, *documents)]
+        wholes = (*places, *documents)
+        texts = [self.near_end(text, options.truncate) for text in wholes]
         ids = self.read(texts)
-        firsts = [ids[places[query]] for query in queries]
-        seconds = ids[len(places) :]
+        is_whole = [text is whole for text, whole in zip(texts, wholes, strict=True)]
+        pairs = [(places[query], len(places) + row) for row, query in enumerate(queries)]
         return [
-            self._fit(first, second, options.truncate, row)
-            for row, (first, second) in enumerate(zip(firsts, seconds, strict=True))
+            self._fit(ids[first], ids[second], options.truncate, row, whole=(is_whole[first], is_whole[second]))
+            for row, (first, second) in enumerate(pairs)
         ]
 
-    def _fit(self, first: list[int], second: list[int], truncate: str, row: int) -> TokenizedPair:
-        """Put the special tokens around two texts, which are cut before if they must be."""
+    def _fit(
+        self, first: list[int], second: list[int], truncate: str, row: int, *, whole: tuple[bool, bool]
+    ) -> TokenizedPair:
+        """Put the special tokens around two texts, which are cut before if they must be.
+
+        Args:
+            first: Ids of the query.
+            second: Ids of the document.
+            truncate: Where to cut.
+            row: For an error.
+            whole: Whether these are all ids of the one and the other, or those of a part.
+        """
         sizes = len(first), len(second)
         if not sum(sizes) + self._layout.num_special:
             raise InputError(f"document[{row}]: no token is left of it and its query, so there is nothing to score")
         kept = self._truncation(*sizes, self._room)
         truncated = kept != sizes
         if truncated and truncate == "none":
-            raise self._too_long(sizes, kept, row)
+            raise self._too_long(sizes, kept, row, whole)
         if truncated:
             first, second = (_cut(ids, size, truncate) for ids, size in zip((first, second), kept, strict=True))
         return self._layout.join(first, second, truncated=truncated)
 
-    def _too_long(self, sizes: tuple[int, int], kept: tuple[int, int], row: int) -> InputError:
+    def _too_long(
+        self, sizes: tuple[int, int], kept: tuple[int, int], row: int, whole: tuple[bool, bool]
+    ) -> InputError:
         query, document = sizes
         remedy = 'shorten it or pass truncate="end"'
         if kept[1] == document:
             return InputError(
-                f"query[{row}]: {query} tokens, but at most {kept[0]} are allowed beside its document; {remedy}"
+                f"query[{row}]: {'' if whole[0] else 'over '}{query} tokens, but at most {kept[0]} are allowed beside "
+                f"its document; {remedy}"
             )
         return InputError(
-            f"document[{row}]: {query + document + self._layout.num_special} tokens with its query, "
-            f"but at most {self.max_seq_length} are allowed; {remedy}"
+            f"document[{row}]: {'' if all(whole) else 'over '}{query + document + self._layout.num_special} tokens "
+            f"with its query, but at most {self.max_seq_length} are allowed; {remedy}"
         )
 
 

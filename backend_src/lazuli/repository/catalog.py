@@ -8,23 +8,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lazuli.checkpoint import Checkpoint, load_checkpoint
+from lazuli.checkpoint import load_checkpoint
 from lazuli.config import EngineConfig
 from lazuli.errors import ConfigError
 from lazuli.launch.options import Door
 from lazuli.launch.repository import built_in_repository, model_names
-from lazuli.pairs.config import PairTokenizerConfig
-from lazuli.parameters import AUTO, expand
+from lazuli.parameters import expand
 from lazuli.repository.addition import check_ours
 from lazuli.repository.errors import RepositoryError
-from lazuli.repository.facts import check_architecture
+from lazuli.repository.facts import Facts, examine, faults_told
 from lazuli.repository.model_config import ModelConfig
 from lazuli.repository.model_folders import CONFIG, VERSION, take_away
 from lazuli.repository.names import ModelNames, Task, all_folders, check_name, models_among
 from lazuli.repository.task_config import ReaderConfig, parameters_of_reader, reader_config
-from lazuli.repository.weight_files import find_weight_files
+from lazuli.tokenwise.facts import DENSE
 
 UNKNOWN = "?"
+NONE = "-"
 
 
 @dataclass
@@ -35,6 +35,9 @@ class Entry:
         name: Its name.
         task: What it computes.
         doors: The doors that it has.
+        output: What it answers with.
+        dimension: The length of its dense vectors; `-` if it makes none.
+        pooling: How tokens become a vector, or what the head reads; `-` if they do not.
         fault: What keeps it from being served; empty if it is complete.
     """
 
@@ -42,6 +45,7 @@ class Entry:
     task: Task = Task.EMBED
     doors: list[Door] = field(default_factory=list)
     architecture: str = UNKNOWN
+    output: str = UNKNOWN
     dimension: str = UNKNOWN
     limit: str = UNKNOWN
     pooling: str = UNKNOWN
@@ -134,26 +138,25 @@ def _parameters(repository: Path, folders: list[str]) -> dict[str, str]:
 
 
 def _look_into(entry: Entry, parameters: dict[str, str]) -> None:
-    checkpoint = load_checkpoint(entry.checkpoint)
-    entry.architecture = str((checkpoint.model.get("architectures") or [UNKNOWN])[0])
-    entry.limit = _limit(entry.task, parameters, checkpoint)
-    pooling = parameters.get("pooling", AUTO)
-    entry.pooling = checkpoint.pooling if pooling == AUTO else pooling
-    entry.dimension = str(check_architecture(checkpoint, entry.task))
-    find_weight_files(checkpoint.path)
-    if not (checkpoint.path / "tokenizer.json").is_file():
-        raise RepositoryError(f"checkpoint: {checkpoint.path / 'tokenizer.json'} is missing")
-    configs_of(parameters)
+    """Examine it as `lazuli model add` did: the files may have changed since, or somebody else wrote the folders."""
+    with faults_told(entry.checkpoint):
+        entry.architecture = load_checkpoint(entry.checkpoint).architecture
+    engine = {name: value for name, value in parameters.items() if name in EngineConfig.__dataclass_fields__}
+    if engine.get("task", Task.EMBED) != entry.task:
+        raise RepositoryError(f"task: {engine['task']}, but its folders are those for the task {entry.task}")
+    facts = examine(_of_reader(entry.task, parameters), engine)
+    entry.output = _output(facts)
+    entry.limit = str(facts.max_seq_length)
+    entry.dimension = str(facts.dimension) if DENSE in facts.outputs else NONE
+    entry.pooling = facts.pooling or NONE
 
 
-def _limit(task: Task, parameters: Mapping[str, str], checkpoint: Checkpoint) -> str:
-    reader = reader_config(task, _of_reader(task, parameters))
-    if isinstance(reader, PairTokenizerConfig):
-        from lazuli.pairs.tokenizer import find_limit
-
-        return str(find_limit(reader, checkpoint))
-    limit = parameters.get("max_seq_length", AUTO)
-    return str(checkpoint.max_seq_length) if limit == AUTO else limit
+def _output(facts: Facts) -> str:
+    if facts.task is Task.CLASSIFY:
+        return f"{len(facts.labels)} labels" if len(facts.labels) > 1 else "1 label"
+    if facts.task is Task.RERANK:
+        return f"score by {', '.join(facts.outputs)}" if facts.outputs else "score"
+    return ", ".join(facts.outputs)
 
 
 def _of_reader(task: Task, parameters: Mapping[str, str]) -> dict[str, str]:

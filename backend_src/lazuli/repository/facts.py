@@ -1,25 +1,28 @@
 """What a checkpoint is and whether it can be served, found before anything is written.
 
-Takes the checkpoint and the parameters that its models will have; returns facts. Goes through all that the models do at
-their start, but reads no weights: tensors are on the device `meta`, which has shapes only.
+Takes the checkpoint and the parameters that its models will have; returns facts. Does what the models do at their
+start, by the same functions, but reads no weights: tensors are on the device `meta`, which has shapes only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import EngineConfig, TokenizerConfig
-from lazuli.context.config import check_pooling
 from lazuli.errors import ConfigError
-from lazuli.heads.head_config import HeadConfig, read_head_config
+from lazuli.heads.head_config import read_head_config
 from lazuli.heads.task import check_task, detect_task, scores_by_vectors
 from lazuli.repository.errors import RepositoryError
 from lazuli.repository.names import Task
-from lazuli.repository.task_config import read_limit, reader_config
+from lazuli.repository.task_config import check_reader, read_limit, reader_config
 from lazuli.repository.weight_files import WeightFiles, read_weight_files
 from lazuli.tokenwise.facts import DENSE, read_token_facts
+
+if TYPE_CHECKING:
+    from lazuli.engine_parts import EngineParts
 
 
 @dataclass(frozen=True)
@@ -31,16 +34,16 @@ class Facts:
         architecture: As its `config.json` names it.
         path: Its folder.
         weights: Its weights.
-        dimension: The length of vectors, or the number of scores or labels.
+        dimension: The length of dense vectors, or the number of scores or labels; 0 if there are none of these.
         max_seq_length: Most tokens of a text, or of a pair.
-        pooling: How tokens become a vector.
+        pooling: How tokens become a vector; empty if they do not.
         pooling_is_guessed: Whether neither the checkpoint nor the user says so.
         normalize: Whether vectors are of unit length.
         prompts: Prompt name to the text put before the input.
         default_prompt_name: The prompt for requests that name none.
         labels: The names of labels, for that task.
         activation: What makes scores or probabilities of logits; empty for vectors.
-        outputs: Of a model that embeds: `dense`, `sparse` and `multi`, of these what it has.
+        outputs: `dense`, `sparse` and `multi`, of these what it gives, or what it compares texts by; empty with a head.
     """
 
     task: Task
@@ -69,21 +72,22 @@ def examine(tokenizer: Mapping[str, str], engine: Mapping[str, str]) -> Facts:
     Raises:
         RepositoryError: If a file is missing, the architecture is not supported, or a parameter does not fit.
     """
-    try:
-        engine_config = EngineConfig.from_parameters(engine)
-        task = Task(engine_config.task)
-        config = reader_config(task, tokenizer)
-        checkpoint = load_checkpoint(config.checkpoint)
-        dimension = check_architecture(checkpoint, task)
-        weights = read_weight_files(checkpoint.path)
-        max_seq_length = read_limit(config)
-        head = _read_head(checkpoint, task)
-        outputs = read_token_facts(checkpoint).outputs if task is Task.EMBED else (DENSE,)
-        if task is Task.CONTEXT:
-            check_pooling(engine_config.pooling or checkpoint.pooling)
-        _check_tensors(checkpoint, head)
-    except ConfigError as error:
-        raise RepositoryError(str(error)) from None
+    with faults_told(tokenizer.get("checkpoint", "")):
+        return _examine(tokenizer, EngineConfig.from_parameters(engine))
+
+
+def _examine(tokenizer: Mapping[str, str], engine: EngineConfig) -> Facts:
+    task = Task(engine.task)
+    config = reader_config(task, tokenizer)
+    checkpoint = load_checkpoint(config.checkpoint)
+    check_architecture(checkpoint, task)
+    weights = read_weight_files(checkpoint.path)
+    check_reader(config, checkpoint)
+    max_seq_length = read_limit(config)
+    parts = _load_shapes(engine, checkpoint)
+    head, outputs = parts.head, () if parts.head else parts.token_heads.facts.outputs
+    is_dense = DENSE in outputs
+    of_vectors = engine.pooling or checkpoint.pooling if is_dense else ""
     prompts = config.parsed_prompts() if isinstance(config, TokenizerConfig) else {}
     chosen_prompt = config.default_prompt_name if isinstance(config, TokenizerConfig) else None
     return Facts(
@@ -91,10 +95,10 @@ def examine(tokenizer: Mapping[str, str], engine: Mapping[str, str]) -> Facts:
         architecture=checkpoint.architecture,
         path=checkpoint.path,
         weights=weights,
-        dimension=dimension,
+        dimension=parts.encoder.dimension if head or is_dense else 0,
         max_seq_length=max_seq_length,
-        pooling=head.pooling if head else engine_config.pooling or checkpoint.pooling,
-        pooling_is_guessed=not head and engine_config.pooling is None and not checkpoint.modules,
+        pooling=head.pooling if head else of_vectors,
+        pooling_is_guessed=is_dense and engine.pooling is None and not checkpoint.modules,
         normalize=checkpoint.normalize and not head,
         prompts={**checkpoint.prompts, **prompts},
         default_prompt_name=chosen_prompt or checkpoint.default_prompt_name,
@@ -110,10 +114,8 @@ def find_task(checkpoint: str) -> Task:
     Raises:
         RepositoryError: If they cannot be read.
     """
-    try:
+    with faults_told(checkpoint):
         return Task(detect_task(load_checkpoint(checkpoint)))
-    except ConfigError as error:
-        raise RepositoryError(str(error)) from None
 
 
 def check_small_files(folder: Path, task: Task | None = None) -> None:
@@ -127,15 +129,33 @@ def check_small_files(folder: Path, task: Task | None = None) -> None:
         RepositoryError: As `examine` does.
     """
     task = task or find_task(str(folder))
-    try:
+    with faults_told(str(folder)):
         check_architecture(load_checkpoint(str(folder)), task)
         read_limit(reader_config(task, {"checkpoint": str(folder)}))
+
+
+@contextmanager
+def faults_told(checkpoint: str) -> Iterator[None]:
+    """Turn whatever keeps a checkpoint from being read into a `RepositoryError`.
+
+    Args:
+        checkpoint: Its name, for the message.
+
+    Raises:
+        RepositoryError: If something was raised.
+    """
+    try:
+        yield
+    except RepositoryError:
+        raise
     except ConfigError as error:
         raise RepositoryError(str(error)) from None
+    except Exception as error:  # of a value that nobody expects: it would end the start of a server, too
+        raise RepositoryError(f"checkpoint: {checkpoint} cannot be read as a model ({error!r:.200})") from error
 
 
-def check_architecture(checkpoint: Checkpoint, task: Task = Task.EMBED) -> int:
-    """The length of a checkpoint's vectors, or the number of its scores or labels.
+def check_architecture(checkpoint: Checkpoint, task: Task = Task.EMBED) -> None:
+    """Check what the small files of a checkpoint say of its model.
 
     Raises:
         ConfigError: If the architecture is not supported, or not for this task.
@@ -147,29 +167,23 @@ def check_architecture(checkpoint: Checkpoint, task: Task = Task.EMBED) -> int:
 
     shape = read_shape(checkpoint)
     check_task(checkpoint, task.value)
-    head = _read_head(checkpoint, task)
-    return len(head.labels) if head else dense_dimension(checkpoint, shape.hidden_size)
+    if task is Task.CLASSIFY or (task is Task.RERANK and not scores_by_vectors(checkpoint)):
+        read_head_config(checkpoint, task.value)
+    else:
+        dense_dimension(checkpoint, shape.hidden_size)
+        read_token_facts(checkpoint)
 
 
-def _read_head(checkpoint: Checkpoint, task: Task) -> HeadConfig | None:
-    has_head = task is Task.CLASSIFY or (task is Task.RERANK and not scores_by_vectors(checkpoint))
-    return read_head_config(checkpoint, task.value) if has_head else None
-
-
-def _check_tensors(checkpoint: Checkpoint, head: HeadConfig | None) -> None:
-    """Build the model out of shapes, which tells of every tensor that is missing, left over or of a wrong size."""
+def _load_shapes(config: EngineConfig, checkpoint: Checkpoint) -> "EngineParts":
+    """All parts of an engine, out of shapes: tells of every tensor that is missing, left over or of a wrong size."""
     import torch
 
-    from lazuli.dense import load_dense
-    from lazuli.heads.load import load_head
-    from lazuli.models.registry import load_model
+    from lazuli.device import read_device
+    from lazuli.engine_parts import load_parts
 
-    nowhere = torch.device("meta")
-    model = load_model(checkpoint, cast(Any, None), nowhere, torch.float32)
-    if head:
-        load_head(checkpoint, head, nowhere)
-    else:
-        load_dense(checkpoint, model.shape.hidden_size, nowhere)
+    if config.device is not None:
+        read_device(config.device)
+    return load_parts(config, checkpoint, torch.device("meta"))
 
 
 def _need_engine() -> None:

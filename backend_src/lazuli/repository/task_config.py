@@ -6,6 +6,7 @@ Takes the task and string parameters, returns the limit of a text. Knows the tok
 from collections.abc import Mapping
 from typing import Protocol
 
+from lazuli.checkpoint import Checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.context.config import ContextTokenizerConfig
 from lazuli.errors import ConfigError
@@ -40,6 +41,18 @@ def _config_type(task: Task) -> type[PairTokenizerConfig] | type[TokenizerConfig
     if task is Task.RERANK:
         return PairTokenizerConfig
     return ContextTokenizerConfig if task is Task.CONTEXT else TokenizerConfig
+
+
+def check_reader(config: ReaderConfig, checkpoint: Checkpoint) -> None:
+    """Check that what reads the texts makes what the engine of the checkpoint takes.
+
+    Raises:
+        ConfigError: If it does not.
+    """
+    if isinstance(config, PairTokenizerConfig):
+        from lazuli.pairs.tokenizer import check_template
+
+        check_template(config, checkpoint)
 
 
 def read_limit(config: ReaderConfig) -> int:

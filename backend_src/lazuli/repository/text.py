@@ -18,7 +18,7 @@ from lazuli.repository.catalog import Entry
 from lazuli.repository.facts import Facts
 from lazuli.repository.names import Task, doors_of
 
-_HEAD = ("name", "task", "architecture", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
+_HEAD = ("name", "task", "architecture", "output", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
 _MOST_LABELS = 10
 
 _COMMANDS = {
@@ -81,8 +81,8 @@ def _row(entry: Entry) -> tuple[str, ...]:
     one_door = f" ({entry.doors[0]} only)" if len(entry.doors) < len(doors_of(entry.task)) else ""
     state = f"incomplete: {entry.fault}" if entry.fault else f"complete{one_door}"
     return (
-        *(entry.name, entry.task.value, entry.architecture, entry.dimension, entry.limit, entry.pooling, entry.dtype),
-        *(entry.checkpoint, state),
+        *(entry.name, entry.task.value, entry.architecture, entry.output, entry.dimension, entry.limit),
+        *(entry.pooling, entry.dtype, entry.checkpoint, state),
     )
 
 

@@ -62,7 +62,7 @@ class ScoringService(EngineService):
         """
         rows = split_rows(input_ids, attention_mask, self.engine.limits)
         rows = mark_segments(rows, input_ids, attention_mask, token_type_ids, self.engine.num_segments)
-        self._queue(self._request_type(rows, self._choose_form(options), sender), **permissions)
+        self._queue(self._request_type(rows, self._choose_form(options), sender), options, **permissions)
 
     def _choose_form(self, options: Any) -> AnswerForm:
         raise NotImplementedError
@@ -89,7 +89,7 @@ class RerankService(ScoringService):
         form = PairScoreForm(self.engine.answers.facts, options)
         rows, spans = split_pairs(input_ids, attention_mask, token_type_ids, self.engine.limits)
         kind = PairStreamRequest if self._request_type is StreamRequest else PairRequest
-        self._queue(kind(rows, spans, form, sender), **permissions)
+        self._queue(kind(rows, spans, form, sender), options, **permissions)
 
     def _choose_form(self, options: RerankOptions) -> ScoreForm:
         assert self.engine.head is not None, "the caller has looked"

@@ -19,6 +19,7 @@ from lazuli.tokenizer_definition import read_definition, token_ids
 
 DENSE, SPARSE, MULTI = "dense", "sparse", "multi"
 _SUFFIXES = (".safetensors", ".pt")
+_BGE_M3 = ("sparse_linear", "colbert_linear")
 # FlagEmbedding gives no weight to these.
 _UNWEIGHTED = ("cls_token", "eos_token", "pad_token", "unk_token")
 _XLM_ROBERTA_SPECIAL = frozenset({0, 1, 2, 3})
@@ -107,7 +108,13 @@ def read_token_facts(checkpoint: Checkpoint) -> TokenFacts:
         return TokenFacts(dense=False, sparse=_read_splade(checkpoint))
     if checkpoint.late_interaction:
         return TokenFacts(dense=False, multi=_read_late_interaction(checkpoint))
-    sparse, multi = (_find(checkpoint.path, name) for name in ("sparse_linear", "colbert_linear"))
+    sparse, multi = (_find(checkpoint.path, name) for name in _BGE_M3)
+    if (sparse is None) != (multi is None):
+        there, missing = _BGE_M3 if multi is None else reversed(_BGE_M3)
+        raise ConfigError(
+            f"checkpoint: {checkpoint.path} has {there} but no {missing} ({' or '.join(_SUFFIXES)}), as if it was not "
+            "copied to its end; a model like bge-m3 has both"
+        )
     return TokenFacts(
         sparse=SparseFacts(sparse, _unweighted_ids(checkpoint.path)) if sparse is not None else None,
         multi=MultiFacts(file=multi, skip_first=True, mean=True) if multi is not None else None,

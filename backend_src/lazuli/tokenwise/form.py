@@ -7,46 +7,98 @@ each for itself, are joined by `join`. Knows nothing of devices.
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as SequenceOf
+from math import prod
 
 import numpy as np
 
-from lazuli.errors import InputError, NonFiniteError
+from lazuli.errors import NonFiniteError
 from lazuli.outputs.dense import DenseForm
+from lazuli.tokenwise.answer_size import NUMBER_BYTES, SPARSE_BYTES, AnswerLimit
 from lazuli.tokenwise.facts import MULTI, SPARSE
 from lazuli.tokenwise.rows import MultiRows, SparseRows, TokenRows
 
 # What stands where a row has no more; zero elsewhere.
 _PADDING = {"sparse_ids": -1}
-# Most numbers of the vectors of an answer: twice as many bytes as gRPC carries.
-_MOST_NUMBERS = 1 << 29
+# The tensors whose size depends on the longest row.
+_FILLED_UP = ("sparse_ids", "sparse_weights", "multi_vector")
 
 
 class TokenForm:
     """`sparse_ids` and `sparse_weights`, `multi_vector` and `multi_vector_count`, and perhaps vectors."""
 
-    def __init__(self, wanted: Iterable[str], dense: DenseForm | None, *, is_query: bool) -> None:
+    def __init__(
+        self, wanted: Iterable[str], dense: DenseForm | None, *, is_query: bool, limit: AnswerLimit | None = None
+    ) -> None:
         """Describe an answer.
 
         Args:
             wanted: `sparse`, `multi` or both.
             dense: How vectors are to be, if there are to be any.
             is_query: Whether the texts are queries: some models skip tokens of documents.
+            limit: How large it may be; None for any size.
         """
         self.wanted = frozenset(wanted)
         self.dense = dense
         self.is_query = is_query
+        self.limit = limit
         self.finish = 0 if dense is None else dense.finish
 
     def lay_out(self, token_count: np.ndarray) -> dict[str, np.ndarray]:
         """Nothing can be laid out before it is known how much there is."""
         raise NotImplementedError
 
+    def check(self, rows: SequenceOf[np.ndarray], *, in_parts: bool) -> None:
+        """Look at the tokens of a request before anything of it is computed.
+
+        Args:
+            rows: Ids of N texts.
+            in_parts: Whether the answer comes in parts.
+
+        Raises:
+            InputError: If the answer would be too large.
+        """
+        if self.limit is not None:
+            self.limit.check_tokens(rows, self.wanted, is_query=self.is_query, in_parts=in_parts)
+
+    def portion(self, values: TokenRows) -> list[np.ndarray]:
+        """Places of K rows in as few parts as are not too large; such of similar lengths are together."""
+        counts, sizes = self._measure(values)
+        everything = np.arange(len(values))
+        if self.limit is None or len(values) * int(counts.max(axis=0) @ sizes) <= self.limit.max_bytes:
+            return [everything]
+        portions: list[list[int]] = []
+        widest = np.zeros(len(sizes), dtype=np.int64)
+        for place in np.argsort(-(counts @ sizes), kind="stable").tolist():
+            wider = np.maximum(widest, counts[place])
+            if not portions or (len(portions[-1]) + 1) * int(wider @ sizes) > self.limit.max_bytes:
+                portions.append([])
+                wider = counts[place]
+            portions[-1].append(place)
+            widest = wider
+        return [np.sort(np.array(portion)) for portion in portions]
+
+    def _measure(self, values: TokenRows) -> tuple[np.ndarray, np.ndarray]:
+        """How many entries each row has of each output, [K, O], and the bytes of an entry, [O]."""
+        counts, sizes = [], []
+        if SPARSE in self.wanted and values.sparse is not None:
+            counts.append(values.sparse.starts[values.places + 1] - values.sparse.starts[values.places])
+            sizes.append(SPARSE_BYTES)
+        if MULTI in self.wanted and values.multi is not None:
+            counts.append(values.multi.starts[values.places + 1] - values.multi.starts[values.places])
+            sizes.append(NUMBER_BYTES * values.multi.vectors.shape[1])
+        return np.stack(counts, axis=1).astype(np.int64), np.array(sizes, dtype=np.int64)
+
     def read(self, rows: np.ndarray, values: TokenRows) -> dict[str, np.ndarray]:
         """See `AnswerForm`.
 
         Raises:
+            InputError: If there is too much of it.
             NonFiniteError: If the model computed NaN or Inf.
         """
+        if self.limit is not None:
+            counts, sizes = self._measure(values)
+            widths = counts.max(axis=0)
+            self.limit.check_bytes(self.wanted, len(rows), widths.tolist(), len(rows) * int(widths @ sizes))
         outputs: dict[str, np.ndarray] = {}
         if self.dense is not None:
             assert values.vectors is not None, "what is wanted was computed"
@@ -58,6 +110,33 @@ class TokenForm:
             assert values.multi is not None, "what is wanted was computed"
             outputs |= _read_multi(rows, values.places, values.multi)
         return outputs
+
+
+class Widths:
+    """To how much the rows of a whole answer are filled up, while its parts come."""
+
+    def __init__(self, form: TokenForm, num_rows: int) -> None:
+        """Begin an answer of N rows."""
+        self._form = form
+        self._num_rows = num_rows
+        self._widths: dict[str, int] = {}
+
+    def add(self, outputs: Mapping[str, np.ndarray]) -> None:
+        """Count a part in.
+
+        Raises:
+            InputError: If the whole becomes too large.
+        """
+        if self._form.limit is None:
+            return
+        filled = [name for name in _FILLED_UP if name in outputs]
+        self._widths = {name: max(self._widths.get(name, 0), outputs[name].shape[1]) for name in filled}
+        in_row = sum(self._widths[name] * _entry_bytes(outputs[name]) for name in filled)
+        self._form.limit.check_bytes(self._form.wanted, self._num_rows, self._widths.values(), self._num_rows * in_row)
+
+
+def _entry_bytes(tensor: np.ndarray) -> int:
+    return tensor.itemsize * prod(tensor.shape[2:])
 
 
 def join(parts: SequenceOf[tuple[np.ndarray, Mapping[str, np.ndarray]]], num_rows: int) -> dict[str, np.ndarray]:
@@ -97,8 +176,6 @@ def _read_sparse(rows: np.ndarray, places: np.ndarray, sparse: SparseRows) -> di
 def _read_multi(rows: np.ndarray, places: np.ndarray, multi: MultiRows) -> dict[str, np.ndarray]:
     counts = (multi.starts[places + 1] - multi.starts[places]).astype(np.int32)
     width, size = max(1, int(counts.max())), multi.vectors.shape[1]
-    if len(rows) * width * size > _MOST_NUMBERS:
-        raise InputError(f"multi_vector: {len(rows)} rows of {width} vectors are too many for one answer; send fewer")
     vectors = np.zeros((len(rows), width, size), dtype=np.float32)
     for number, place in enumerate(places):
         own = multi.row(place)

@@ -3,11 +3,9 @@
 Takes the file, returns the layer. Such files are pickles of tensors, and read as nothing but that.
 """
 
-import pickle
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from lazuli.errors import ConfigError
@@ -35,6 +33,9 @@ def read_layer(file: Path, num_in: int, device: torch.device, dtype: torch.dtype
     if weight.ndim != 2 or weight.shape[1] != num_in or num_out not in (None, len(weight)):
         expected = [num_out or "any", num_in]
         raise ConfigError(f"{file}: the tensor 'weight' has shape {list(weight.shape)}, expected {expected}")
+    if "bias" in tensors and tensors["bias"].shape != weight.shape[:1]:
+        shape, expected = list(tensors["bias"].shape), list(weight.shape[:1])
+        raise ConfigError(f"{file}: the tensor 'bias' has shape {shape}, expected {expected}")
     placed = {name: tensor.to(device=device, dtype=dtype).contiguous() for name, tensor in tensors.items()}
     return Linear(placed["weight"], placed.get("bias"))
 
@@ -44,8 +45,13 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
         if file.suffix == ".safetensors":
             return load_file(file)
         content = torch.load(file, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, OSError, RuntimeError, EOFError, ValueError) as error:
-        raise ConfigError(f"{file}: it cannot be read as tensors ({str(error).splitlines()[0]})") from None
+    except Exception as error:  # a damaged file makes torch raise nearly anything
+        raise ConfigError(f"{file}: it cannot be read as tensors ({_describe(error)})") from None
     if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
         raise ConfigError(f"{file}: it holds something else than tensors by name")
     return content
+
+
+def _describe(error: Exception) -> str:
+    lines = str(error).splitlines()  # none for an empty file
+    return lines[0] if lines else type(error).__name__

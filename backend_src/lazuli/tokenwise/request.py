@@ -6,11 +6,13 @@ They take rows of token ids and are answered as `lazuli.request` has it.
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from lazuli.errors import InputError
 from lazuli.request import AnswerForm, Part, Request, Sender, StreamRequest, UnaryRequest, count_tokens
-from lazuli.tokenwise.form import join
+from lazuli.tokenwise.form import TokenForm, Widths, join
 
 TOKENS, PAIRS = "tokens", "pairs"
 
@@ -20,12 +22,25 @@ class TokenRequest(Request):
 
     program = TOKENS
 
-    def __init__(self, rows: SequenceOf[np.ndarray], form: AnswerForm, sender: Sender) -> None:
-        """See `Request`; the form is a `TokenForm`."""
+    def __init__(self, rows: SequenceOf[np.ndarray], form: TokenForm, sender: Sender) -> None:
+        """See `Request`.
+
+        Raises:
+            InputError: If the answer would be too large.
+        """
+        form.check(rows, in_parts=False)
         super().__init__(rows, form, sender)
         self._parts: list[tuple[np.ndarray, Mapping[str, np.ndarray]]] = []
+        self._widths = Widths(form, len(rows))
 
     def _answer(self, rows: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
+        try:
+            self._widths.add(outputs)
+        except InputError as error:  # the rows that still wait need not be computed
+            self._done = True
+            self._parts.clear()
+            self._sender.send_error(error)
+            return
         self._parts.append((rows, outputs))
         if self._done:
             whole = join(self._parts, len(self.sequences))
@@ -37,6 +52,21 @@ class TokenStreamRequest(StreamRequest):
     """Answered in parts, each padded for itself."""
 
     program = TOKENS
+
+    def __init__(self, rows: SequenceOf[np.ndarray], form: TokenForm, sender: Sender) -> None:
+        """See `Request`.
+
+        Raises:
+            InputError: If a row alone would be too large for a part.
+        """
+        form.check(rows, in_parts=True)
+        super().__init__(rows, form, sender)
+        self._token_form = form
+
+    def deliver(self, rows: np.ndarray, values: Any) -> None:
+        """See `Request`; what would be too large becomes several parts."""
+        for places in self._token_form.portion(values):
+            super().deliver(rows[places], values[places])
 
 
 class _Pairs(Request):

@@ -1,5 +1,6 @@
 """The `context_tokenizer` models: chunks of documents in, token ids out, one answer for each request of a call."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from lazuli.context.config import ContextTokenizerConfig
 from lazuli.context.options import ContextOptions
 from lazuli.context.tokenizer import ContextTokenizer
+from lazuli.errors import InputError
 from lazuli.tokenizer import decode_texts
 from lazuli.triton import protocol
 from lazuli.triton.answering import AnsweringModel
@@ -20,8 +22,9 @@ class TritonPythonModel(AnsweringModel):
         protocol.log_to_triton()
         config = ContextTokenizerConfig.from_parameters(protocol.read_parameters(args))
         self._tokenizer = ContextTokenizer.from_config(config)
-        self._tokenizer.tokenize(["warm", "up"], np.zeros((2, 1), dtype=np.int32), ContextOptions())
-        self._start(self._tokenizer.threads)
+        with suppress(InputError):  # the limit may be less
+            self._tokenizer.tokenize(["warm", "up"], np.zeros((2, 1), dtype=np.int32), ContextOptions())
+        self._start(self._tokenizer.threads, args, config.metrics)
 
     def _compute(self, request: Any) -> dict[str, np.ndarray]:
         options = ContextOptions.from_json(protocol.read_options(request))

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
+
 from lazuli import openmp  # noqa: F401 - before anything that imports torch
 from lazuli.config import EngineConfig
 from lazuli.options import Options
 from lazuli.triton import protocol
+from lazuli.triton.metrics import export
 from lazuli.triton.response_sender import ResponseSender
 from lazuli.triton.shared_memory import AnswerRoom, find_pool
 
@@ -45,19 +48,21 @@ class EngineModel:
         model = json.loads(args["model_config"])
         self._streaming = bool(model.get("model_transaction_policy", {}).get("decoupled", False))
         self._max_rows = int(model.get("max_batch_size", 0))
+        self._has_siblings = protocol.count_instances(model) > 1
         self._room = AnswerRoom(find_pool())
         self._last_sender: ResponseSender | None = None
         self._returned_at = self._overlapped_at = float("-inf")
         gpu_index = protocol.read_gpu_index(args)
         self._service = type(self).service_type(config, streaming=self._streaming, gpu_index=gpu_index)
+        self._exporter = export(self._service.metrics.collect, args, enabled=self._service.recorder.enabled)
         protocol.forget_start()
 
     def execute(self, requests: list[Any]) -> list[Any] | None:
-        """Answer a request that comes alone, or queue each, then wait for room.
+        """Answer a request that comes alone, or queue each, then wait for room if there are other instances.
 
-        To wait keeps Triton from bringing more to a full engine. Where the call is full, more may wait in Triton's
-        queue, which has no limit: then it is not waited for, so that all of it gets here and what is too much is
-        refused.
+        To wait keeps Triton from bringing more to a full engine while another one has room. A single instance takes all
+        there is: in Triton's queue, a query would wait behind what is not urgent, and nothing is refused. Where a call
+        is full, more may wait there, and it is not waited for either.
 
         Returns:
             The response of a request that this thread ran, which so has one thread less to wake up on its way; None
@@ -72,6 +77,8 @@ class EngineModel:
     def finalize(self) -> None:
         """Answer what is left and stop the threads."""
         self._service.close()
+        if self._exporter is not None:
+            self._exporter.close()
 
     def _note_overlap(self, num_requests: int) -> None:
         now = time.monotonic()
@@ -96,20 +103,27 @@ class EngineModel:
         return [response]
 
     def _wait_for_room(self, rows: int) -> None:
-        if 2 * rows < self._max_rows:
+        if self._has_siblings and 2 * rows < self._max_rows:
             self._service.wait_for_room()
 
     def _make_sender(self, request: Any, *, returning: bool = False) -> ResponseSender:
         thread = threading.get_ident() if returning else None
         sender = request.get_response_sender()
-        return ResponseSender(sender, self._room, with_index=self._streaming, returning_thread=thread)
+        return ResponseSender(
+            sender,
+            self._room,
+            with_index=self._streaming,
+            returning_thread=thread,
+            recorder=self._service.recorder,
+        )
 
     def _submit(self, request: Any, sender: ResponseSender, *, may_step: bool = False, may_wait: bool = False) -> int:
         """Queue one request, or answer it with an error; returns how many rows it has."""
         rows = 0
         try:
             tensors: list[Any] = [protocol.read_tensor(request, name) for name in self.inputs]
-            rows = len(tensors[0])
+            sender.rows = rows = len(tensors[0])
+            sender.tokens = np.count_nonzero(tensors[1])  # what else is in that mask is looked at later
             tensors += [protocol.find_tensor(request, name) for name in self.optional_inputs]
             options = self.options_type.from_json(protocol.read_options(request))
             self._service.submit(*tensors, options, sender, may_step=may_step, may_wait=may_wait)

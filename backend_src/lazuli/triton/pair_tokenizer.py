@@ -18,9 +18,10 @@ class TritonPythonModel(AnsweringModel):
     def initialize(self, args: dict[str, str]) -> None:
         """Load the tokenizer and run it once."""
         protocol.log_to_triton()
-        self._tokenizer = load_pair_tokenizer(PairTokenizerConfig.from_parameters(protocol.read_parameters(args)))
+        config = PairTokenizerConfig.from_parameters(protocol.read_parameters(args))
+        self._tokenizer = load_pair_tokenizer(config)
         self._tokenizer.tokenize(["warm"], ["up"], RerankOptions())
-        self._start(self._tokenizer.threads)
+        self._start(self._tokenizer.threads, args, config.metrics)
 
     def _compute(self, request: Any) -> dict[str, np.ndarray]:
         options = RerankOptions.from_json(protocol.read_options(request))

@@ -26,6 +26,12 @@ def read_gpu_index(args: dict[str, str]) -> int | None:
     return int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else None
 
 
+def count_instances(model_config: dict[str, Any]) -> int:
+    """How many instances of a model there are, by its configuration as JSON."""
+    groups = model_config.get("instance_group", [])
+    return sum(int(group.get("count", 1)) * max(1, len(group.get("gpus", []))) for group in groups)
+
+
 def read_tensor(request: Any, name: str) -> np.ndarray:
     """An input tensor as numpy.
 
@@ -42,6 +48,14 @@ def find_tensor(request: Any, name: str) -> np.ndarray | None:
     """An input tensor as numpy, or None if it is missing."""
     tensor = pb_utils.get_input_tensor_by_name(request, name)
     return None if tensor is None else tensor.as_numpy()
+
+
+def count_rows(request: Any) -> int:
+    """How many rows a request has that could not be answered; 0 if that cannot be told."""
+    try:
+        return len(request.inputs()[0].as_numpy())
+    except Exception:  # whatever is wrong with it has its answer already
+        return 0
 
 
 def read_options(request: Any) -> str:

@@ -5,12 +5,14 @@ what was computed.
 """
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from lazuli.errors import LazuliError, ReplyError
+from lazuli.metrics.recorder import OK, EngineRecorder, outcome_of
 from lazuli.request import Part
 from lazuli.triton import protocol
 from lazuli.triton.shared_memory import AnswerRoom
@@ -26,9 +28,18 @@ class ResponseSender:
     Attributes:
         returned: The response that `execute()` is to return, if any.
         answered: Whether the last response is on its way.
+        rows, tokens: Of the request, for the record; 0 until they are known.
     """
 
-    def __init__(self, sender: Any, room: AnswerRoom, *, with_index: bool, returning_thread: int | None = None) -> None:
+    def __init__(
+        self,
+        sender: Any,
+        room: AnswerRoom,
+        *,
+        with_index: bool,
+        returning_thread: int | None = None,
+        recorder: EngineRecorder | None = None,
+    ) -> None:
         """Wrap a `pb_utils.InferenceResponseSender`.
 
         Args:
@@ -36,6 +47,7 @@ class ResponseSender:
             room: For responses.
             with_index: Whether responses say which rows they hold.
             returning_thread: What this thread sends is kept; it is the one inside `execute()`, and it sends once.
+            recorder: Gets how the request ends, and how long after now.
         """
         self._sender = sender
         self._room = room
@@ -44,6 +56,9 @@ class ResponseSender:
         self._prepared: tuple[Part | None, Any] = (None, None)
         self.returned: Any = None
         self.answered = False
+        self.rows = self.tokens = 0
+        self._recorded = (recorder or EngineRecorder(enabled=False)).requests
+        self._started = time.monotonic()
 
     def prepare(self, part: Part) -> None:
         """Make the response to a part. Its tensors look at the part's memory, which is read when they are sent.
@@ -68,15 +83,17 @@ class ResponseSender:
     def send_error(self, error: LazuliError | Exception) -> None:
         """Send an error together with the final flag: without it the request would stay in flight for ever."""
         with self._room.reserve(len(str(error))):  # there is nothing else to send, room or not
-            self._answer(protocol.make_error(error), _FINAL)
+            self._answer(protocol.make_error(error), _FINAL, outcome_of(error))
 
-    def _answer(self, response: Any, flags: int) -> None:
+    def _answer(self, response: Any, flags: int, outcome: str = OK) -> None:
         self.answered = flags == _FINAL
         self._prepared = (None, None)
         if threading.get_ident() == self._returning_thread:
             self.returned = response
         else:
             self._sender.send(response, flags=flags)
+        if flags == _FINAL:
+            self._recorded.append((outcome, self.rows, self.tokens, time.monotonic() - self._started))
 
     def _make_response(self, part: Part) -> Any:
         tensors = {**part.outputs, "token_count": part.token_count[:, None]}

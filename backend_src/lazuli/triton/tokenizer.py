@@ -17,9 +17,10 @@ class TritonPythonModel(AnsweringModel):
     def initialize(self, args: dict[str, str]) -> None:
         """Load the tokenizer and run it once."""
         protocol.log_to_triton()
-        self._tokenizer = TextTokenizer.from_config(TokenizerConfig.from_parameters(protocol.read_parameters(args)))
-        self._tokenizer.tokenize(["warm up"], RequestOptions())
-        self._start(self._tokenizer.threads)
+        config = TokenizerConfig.from_parameters(protocol.read_parameters(args))
+        self._tokenizer = TextTokenizer.from_config(config)
+        self._tokenizer.tokenize(["warm up"], RequestOptions(truncate="end"))  # the limit may be one token
+        self._start(self._tokenizer.threads, args, config.metrics)
 
     def _compute(self, request: Any) -> dict[str, np.ndarray]:
         options = self._read_options(protocol.read_options(request))

@@ -5,6 +5,7 @@ Takes the parameters of a model, answers as `model.Model` has it.
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from lazuli.verify.answers import Labels
 from lazuli.verify.model import Model, Sparse
 
 _Outputs = Mapping[str, np.ndarray]
+_MAX_ANSWER_MB = 1 << 20
 
 
 class _Receiver:
@@ -55,7 +57,8 @@ class EngineModel(Model):
             ConfigError: If one of them, or the checkpoint, is unusable.
         """
         self._tokenizer = _load_tokenizer(reader)
-        self._service = _service_type(engine.task)(engine, streaming=False)
+        # Answers stay in this process, so they may be larger than gRPC's.
+        self._service = _service_type(engine.task)(replace(engine, max_answer_mb=_MAX_ANSWER_MB), streaming=False)
 
     def close(self) -> None:
         """End its threads."""

@@ -11,9 +11,13 @@ TOP = 10
 
 
 def cosines(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Cosine of each row of [N, D] with the same row of the other: [N] float64; 0 where a vector is zero."""
+    """Cosine of each row of [N, D] with the same row of the other: [N] float64.
+
+    Where a vector is zero, as that of a text without weights, 1 if both are, else 0.
+    """
     left, right = _unit(left), _unit(right)
     products: np.ndarray = (left * right).sum(axis=1)
+    products[~left.any(axis=1) & ~right.any(axis=1)] = 1
     return products
 
 

@@ -28,6 +28,10 @@ class TestEngineConfig:
         [
             "token_budget",
             "max_queued_tokens",
+            "max_waiting_tokens",
+            "bulk_tokens",
+            "max_queue_ms",
+            "max_answer_mb",
             "threads",
             "max_batch_sequences",
             "max_in_flight",

@@ -8,6 +8,7 @@ CODES = {
     errors.InputError: "INVALID_ARG",
     errors.OptionError: "INVALID_ARG",
     errors.OverloadedError: "UNAVAILABLE",
+    errors.DeadlineExceededError: "CANCELLED",
     errors.ShuttingDownError: "UNAVAILABLE",
     errors.ReplyError: "UNAVAILABLE",
     errors.NonFiniteError: "INTERNAL",

@@ -110,7 +110,7 @@ def outputs(name):
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_is_an_output_of_its_type(encoding):
-    ranges = calibrate(np.ones((2, 8), np.float32), (), normalize=False)
+    ranges = calibrate(np.eye(2, 8, dtype=np.float32), (), normalize=False)
     form = DenseModel(8, False, calibration=ranges).choose(RequestOptions(output=(encoding,)))
     ((name, values),) = form.lay_out(np.ones(1, np.int32)).items()
     data_type = model_config_pb2.DataType.Value(f"TYPE_{np_to_triton_dtype(values.dtype)}")

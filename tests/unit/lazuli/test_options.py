@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -73,11 +74,35 @@ def test_bad_outputs(value, text):
     assert text in str(caught.value)
 
 
+def test_when_it_is_computed():
+    options = parse(workload="bulk", deadline_ms=250)
+    assert (options.workload, options.deadline_ms) == ("bulk", 250)
+    assert (parse().workload, parse().deadline_ms) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("workload", "Query", 'workload: must be one of query, bulk, got "Query"'),
+        ("workload", 1, "workload: must be one of query, bulk, got 1"),
+        ("deadline_ms", 0, "deadline_ms: must be a positive integer, got 0"),
+        ("deadline_ms", 2.5, "deadline_ms: must be a positive integer, got 2.5"),
+        ("deadline_ms", True, "deadline_ms: must be a positive integer, got true"),
+    ],
+)
+def test_bad_values_of_when_it_is_computed(name, value, text):
+    with pytest.raises(OptionError, match=re.escape(text)):
+        parse(**{name: value})
+
+
 @pytest.mark.parametrize("name", ["prompt", "Truncate", "dimension", "", "x" * 300])
 def test_an_unknown_name_is_named_with_the_known_ones(name):
     with pytest.raises(OptionError) as caught:
         parse(**{name: 1})
-    known = "dimensions, force_dimensions, input_type, instruction, normalize, output, overlap, prompt_name, truncate"
+    known = (
+        "deadline_ms, dimensions, force_dimensions, input_type, instruction, normalize, output, overlap, prompt_name, "
+        "truncate, workload"
+    )
     shown = repr(name) if len(name) < 80 else f"{name!r:.77}..."
     assert str(caught.value) == f"unknown parameter {shown}; known: {known}"
 
@@ -170,3 +195,13 @@ class TestSplit:
     def test_only_vectors_have_a_mean(self, kind):
         with pytest.raises(OptionError, match='truncate: "split" is for vectors only; this model takes none, end and'):
             kind.from_json('{"truncate": "split"}')
+
+
+@pytest.mark.parametrize(
+    ("output", "said"), [("sparse", "sparse"), ("multi", "multi"), ("dense,sparse", "float32,sparse")]
+)
+def test_only_dense_vectors_can_be_split(output, said):
+    with pytest.raises(OptionError) as caught:
+        RequestOptions.from_json(json.dumps({"truncate": "split", "output": output}))
+    assert str(caught.value) == f'truncate: "split" is for dense vectors only; output is {said}'
+    assert RequestOptions.from_json(json.dumps({"truncate": "split", "output": "int8"})).truncate == "split"

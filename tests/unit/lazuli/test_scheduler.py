@@ -1,21 +1,33 @@
 import threading
+import time
 from collections import Counter
 
 import pytest
 
-from lazuli.errors import DeviceError, OverloadedError, ShuttingDownError
+from lazuli.errors import DeadlineExceededError, DeviceError, OverloadedError, ShuttingDownError
 from lazuli.scheduler import Scheduler
 
 PATIENCE_S = 10.0
 
 
-def make(token_budget=10, max_sequences=100, max_queued_tokens=1000, max_waiting_tokens=10_000_000):
+def make(token_budget=10, max_sequences=100, max_queued_tokens=1000, max_waiting_tokens=10_000_000, **settings):
     return Scheduler(
         token_budget=token_budget,
         max_sequences=max_sequences,
         max_queued_tokens=max_queued_tokens,
         max_waiting_tokens=max_waiting_tokens,
+        **settings,
     )
+
+
+class Clock:
+    """Stands still unless it is moved."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
 
 
 def lengths(batch):
@@ -126,7 +138,20 @@ class TestBatches:
         scheduler.submit(make_request(4))
         assert scheduler.queued_tokens == 9
         scheduler.next_batch()
-        assert scheduler.queued_tokens == 6
+        assert scheduler.queued_tokens == 5
+
+    def test_the_oldest_age(self, make_request):
+        clock = Clock()
+        scheduler = make(token_budget=4, clock=clock)
+        assert scheduler.oldest_age_s == 0
+        scheduler.submit(make_request(3, 2))
+        clock.now += 5
+        scheduler.submit(make_request(4))
+        clock.now += 2
+        assert scheduler.oldest_age_s == 7
+        for age in (7, 7, 0):  # the query, the first row of bulk, the other
+            scheduler.next_batch()
+            assert scheduler.oldest_age_s == age
 
     def test_an_empty_queue_is_waited_for(self, make_request, wait_until_blocked):
         scheduler = make()
@@ -140,7 +165,7 @@ class TestBatches:
 class TestFailedRequests:
     def test_their_rows_are_passed_over_and_cost_no_budget(self, make_request):
         scheduler = make(token_budget=10)
-        failed, alive = make_request(6, 6, tag=1), make_request(5, 5, tag=2)
+        failed, alive = make_request(6, 4, tag=1), make_request(5, 5, tag=2)
         scheduler.submit(failed)
         scheduler.submit(alive)
         failed.fail(DeviceError("why"))
@@ -192,12 +217,20 @@ class TestAdmission:
         scheduler.submit(make_request(7))
         scheduler.submit(make_request(100))
         with pytest.raises(OverloadedError, match="Exceeds maximum queue size: 107 tokens wait, and at 8 no further"):
-            scheduler.submit(make_request(1))
+            scheduler.submit(make_request(5))
         assert scheduler.queued_tokens == 107
         scheduler.next_batch()
         scheduler.next_batch()
-        scheduler.submit(make_request(1))
-        assert scheduler.queued_tokens == 1
+        scheduler.submit(make_request(5))
+        assert scheduler.queued_tokens == 5
+
+    @pytest.mark.parametrize(("full", "other"), [("bulk", "query"), ("query", "bulk")])
+    def test_one_lane_that_is_full_leaves_room_in_the_other(self, make_request, full, other):
+        scheduler = make(max_waiting_tokens=8)
+        scheduler.submit(of(full, make_request(8)))
+        with pytest.raises(OverloadedError):
+            scheduler.submit(of(full, make_request(1)))
+        scheduler.submit(of(other, make_request(1)))
 
     def test_close_lets_go_who_waits_for_room(self, make_request, wait_until_blocked):
         scheduler = make(max_queued_tokens=1)
@@ -229,8 +262,248 @@ class TestClose:
         assert [waiter.wait().result for waiter in waiters] == [[], []]
 
 
+def of(workload, request):
+    request.workload = workload
+    return request
+
+
+class TestQueriesAndBulk:
+    """A batch that has been taken is written as the tags of its rows."""
+
+    def test_size_tells_unless_the_request_does(self, make_request):
+        scheduler = make(token_budget=100, bulk_tokens=10)
+        requests = [
+            make_request(6, 5, tag=1),
+            of("bulk", make_request(1, tag=2)),
+            of("query", make_request(11, tag=3)),
+            make_request(6, 4, tag=4),
+        ]
+        for request in requests:
+            scheduler.submit(request)
+        assert tags(scheduler.next_batch()) == [3, 4, 4]
+        assert tags(scheduler.next_batch()) == [1]
+        assert tags(scheduler.next_batch()) == [1, 2]
+
+    @pytest.mark.parametrize(("budget", "expected"), [(16384, 1024), (2048, 256), (256, 256), (10, 10)])
+    def test_the_default_size(self, budget, expected):
+        assert make(token_budget=budget)._bulk_tokens == expected
+
+    def test_a_query_goes_before_what_came_earlier(self, make_request):
+        scheduler = make(token_budget=100, bulk_tokens=10)
+        scheduler.submit(make_request(*[10] * 50, tag=1))
+        scheduler.next_batch()
+        scheduler.submit(make_request(5, tag=2))
+        assert tags(scheduler.next_batch()) == [2]
+
+    def test_bulk_has_the_whole_batch_unless_a_query_came_lately(self, make_request):
+        clock = Clock()
+        scheduler = make(token_budget=100, bulk_tokens=10, clock=clock)
+        scheduler.submit(make_request(*[5] * 100, tag=1))
+        assert len(scheduler.next_batch()) == 20
+        scheduler.submit(make_request(1, tag=2))
+        sizes = [len(scheduler.next_batch()) for _ in range(3)]
+        clock.now += 1.1
+        sizes.append(len(scheduler.next_batch()))
+        assert sizes == [1, 2, 2, 20]
+
+    @pytest.mark.parametrize("waiting", [None, "bulk"])
+    def test_one_that_need_not_queue_counts_as_well(self, make_request, waiting):
+        clock = Clock()
+        scheduler = make(token_budget=100, bulk_tokens=10, clock=clock)
+        assert scheduler.take_now(of(waiting, make_request(20, 20))) is not None
+        assert scheduler.take_now(make_request(1)) is not None
+        assert scheduler.take_now(of(waiting, make_request(20, 20))) is None
+        assert len(scheduler.take_now(make_request(20))) == 1
+        clock.now += 1.1
+        assert len(scheduler.take_now(of(waiting, make_request(20, 20)))) == 2
+
+    def test_bulk_is_not_starved_by_queries_that_never_end(self, make_request):
+        scheduler = make(token_budget=8, bulk_tokens=2)
+        scheduler.submit(of("bulk", make_request(*[1] * 20, tag=1)))
+        taken = []
+        for _ in range(20):
+            while scheduler._queries.tokens < 16:
+                scheduler.submit(make_request(2, tag=2))
+            taken.append(tags(scheduler.next_batch()))
+        assert [batch.count(1) for batch in taken] == [0, 2] * 10
+        # What bulk leaves is for queries.
+        assert [batch.count(2) for batch in taken] == [4, 3] * 10
+
+    def test_queries_of_another_program_do_not_starve_it_either(self, make_request):
+        scheduler = make(token_budget=8, bulk_tokens=2)
+        scheduler.submit(of("bulk", of_program(make_request(*[1] * 6, tag=1), "a")))
+        taken = []
+        for _ in range(6):
+            while scheduler._queries.tokens < 16:
+                scheduler.submit(of_program(make_request(2, tag=2), "b"))
+            taken.append(tags(scheduler.next_batch()))
+        assert taken == [[2] * 4, [1, 1]] * 3
+
+    def test_queries_are_not_starved_by_bulk_that_never_ends(self, make_request):
+        scheduler = make(token_budget=8, bulk_tokens=2)
+        scheduler.submit(make_request(*[2] * 8, tag=2))
+        scheduler.submit(of("query", make_request(*[2] * 12, tag=3)))
+        taken = []
+        for _ in range(6):
+            scheduler.submit(make_request(*[2] * 8, tag=2))
+            taken.append(tags(scheduler.next_batch()).count(3))
+        assert taken == [4, 3, 4, 1, 0, 0]
+
+    def test_a_row_longer_than_the_share_of_bulk_gets_its_turn(self, make_request):
+        scheduler = make(token_budget=100, bulk_tokens=10)
+        scheduler.submit(make_request(60, 60, tag=1))
+        scheduler.submit(make_request(2, tag=2))
+        scheduler.submit(make_request(3, tag=3))
+        assert [tags(scheduler.next_batch()) for _ in range(3)] == [[2, 3], [1], [1]]
+
+    @pytest.mark.parametrize("failed", ["bulk", "query"])
+    def test_a_lane_of_failed_requests_does_not_hold_up_the_other(self, make_request, failed):
+        scheduler = make(token_budget=100, bulk_tokens=10)
+        alive = "query" if failed == "bulk" else "bulk"
+        requests = [of(failed, make_request(8, 8, tag=1)), of(alive, make_request(8, 8, tag=2))]
+        for request in requests:
+            scheduler.submit(request)
+        requests[0].fail(DeviceError("no"))
+        scheduler.close()
+        taken = list(iter(scheduler.next_batch, []))
+        assert [tag for batch in taken for tag in tags(batch)] == [2, 2]
+        assert scheduler.queued_tokens == 0
+
+
+class TestTurns:
+    def test_bulk_requests_take_turns_of_half_a_budget(self, make_request):
+        scheduler = make(token_budget=8, bulk_tokens=1)
+        for tag in (1, 2, 3):
+            scheduler.submit(make_request(*[1] * 8, tag=tag))
+        scheduler.submit(make_request(1, 1, tag=4))
+        batches = [tags(scheduler.next_batch()) for _ in range(4)]
+        assert batches == [[1] * 4 + [2] * 4, [3] * 4 + [4] * 2 + [1] * 2, [1] * 2 + [2] * 4 + [3] * 2, [3] * 2]
+
+    def test_a_request_of_some_texts_is_not_held_up_by_one_of_ten_thousand(self, make_request):
+        scheduler = make(token_budget=64, bulk_tokens=4)
+        scheduler.submit(make_request(*[2] * 10_000, tag=1))
+        scheduler.next_batch()
+        scheduler.submit(make_request(*[2] * 30, tag=2))
+        taken = [tags(scheduler.next_batch()) for _ in range(3)]
+        assert sum(batch.count(2) for batch in taken) == 30
+
+    def test_a_turn_goes_on_in_the_next_batch(self, make_request):
+        """In small batches, too, few requests share one."""
+        scheduler = make(token_budget=16, bulk_tokens=2)
+        scheduler.submit(make_request(1, tag=9))
+        for tag in (1, 2):
+            scheduler.submit(make_request(*[1] * 12, tag=tag))
+        taken = [tags(scheduler.next_batch()) for _ in range(9)]
+        assert taken == [[9], *[[1, 1]] * 4, *[[2, 2]] * 4]
+
+    def test_long_rows_take_longer_turns_and_none_is_left_out(self, make_request):
+        scheduler = make(token_budget=8, bulk_tokens=1)
+        scheduler.submit(make_request(*[7] * 3, tag=1))
+        scheduler.submit(make_request(*[3] * 3, tag=2))
+        scheduler.close()
+        taken = [tags(batch) for batch in iter(scheduler.next_batch, [])]
+        assert taken == [[1], [2, 2], [1], [2], [1]]
+
+
+class TestLateness:
+    @pytest.fixture
+    def refused(self):
+        return {}
+
+    @pytest.fixture
+    def clock(self):
+        return Clock()
+
+    @pytest.fixture
+    def scheduler(self, refused, clock):
+        def refuse(request, error):
+            assert request not in refused, "refused twice"
+            refused[request] = error
+
+        return make(token_budget=8, bulk_tokens=2, max_queue_ms=5000, refuse=refuse, clock=clock)
+
+    def test_what_waited_too_long_is_refused_and_the_rest_served(self, scheduler, make_request, refused, clock):
+        old, young = make_request(2, tag=1), make_request(2, tag=2)
+        scheduler.submit(old)
+        clock.now += 3
+        scheduler.submit(young)
+        clock.now += 2.5
+        assert tags(scheduler.next_batch()) == [2]
+        assert list(refused) == [old]
+        assert isinstance(refused[old], OverloadedError)
+        assert str(refused[old]).startswith("Exceeds maximum queue time: not begun within 5 s")
+        assert scheduler.queued_tokens == 0
+
+    def test_what_was_begun_is_finished_however_old(self, scheduler, make_request, refused, clock):
+        scheduler.submit(make_request(*[4] * 3, tag=1))
+        assert tags(scheduler.next_batch()) == [1, 1]
+        clock.now += 60
+        assert tags(Waiter(scheduler.next_batch).wait().result) == [1]
+        assert not refused
+
+    def test_a_deadline_holds_for_what_was_begun_as_well(self, scheduler, make_request, refused, clock):
+        request = make_request(*[4] * 4)
+        request.deadline_ms = 30
+        scheduler.submit(request)
+        assert len(scheduler.next_batch()) == 2
+        clock.now += 0.031
+        scheduler.submit(make_request(1, tag=2))
+        assert tags(scheduler.next_batch()) == [2]
+        assert isinstance(refused[request], DeadlineExceededError)
+        assert str(refused[request]).startswith("timed out: the deadline of 30 ms was over")
+        assert scheduler.queued_tokens == 0
+
+    def test_what_is_late_is_refused_wherever_it_waits(self, scheduler, make_request, refused, clock):
+        for tag in range(20):
+            scheduler.submit(make_request(*[4] * 4, tag=tag))
+        requests = [make_request(*[4] * 4, tag=50), make_request(1, tag=51)]
+        for request in requests:
+            request.deadline_ms = 100
+            scheduler.submit(request)
+        for tag in range(20):
+            scheduler.submit(of("query", make_request(8, tag=100 + tag)))
+        clock.now += 0.2
+        scheduler.next_batch()
+        assert set(refused) == set(requests)
+        assert scheduler.queued_tokens == 20 * 16 + 19 * 8
+
+    def test_deadlines_that_pass_soon_after_each_other_are_all_seen(self, scheduler, make_request, refused, clock):
+        requests = [make_request(*[8] * 2) for _ in range(5)]
+        for number, request in enumerate(requests):
+            request.deadline_ms = 1 + number
+            scheduler.submit(request)
+        scheduler.submit(make_request(*[8] * 20))
+        for _ in range(12):
+            clock.now += 0.0015
+            scheduler.next_batch()
+        assert set(refused) == set(requests)
+
+    def test_all_of_them_late_is_like_an_empty_queue(self, scheduler, make_request, refused, clock, wait_until_blocked):
+        scheduler.submit(make_request(2))
+        clock.now += 6
+        waiter = Waiter(scheduler.next_batch)
+        wait_until_blocked(scheduler._not_empty)
+        assert len(refused) == 1
+        scheduler.submit(make_request(1, tag=7))
+        assert tags(waiter.wait().result) == [7]
+
+    def test_a_closed_queue_of_them_is_drained(self, scheduler, make_request, refused, clock):
+        scheduler.submit(make_request(2, 2, 2))
+        scheduler.close()
+        clock.now += 6
+        assert scheduler.next_batch() == []
+        assert len(refused) == 1
+
+    def test_without_limits_nothing_is_ever_late(self, make_request):
+        clock = Clock()
+        scheduler = make(clock=clock)
+        scheduler.submit(make_request(2))
+        clock.now += 1e9
+        assert len(scheduler.next_batch()) == 1
+
+
 def test_under_load_nothing_is_lost_or_doubled(make_request):
-    scheduler = make(token_budget=32, max_sequences=8, max_queued_tokens=64)
+    scheduler = make(token_budget=32, max_sequences=8, max_queued_tokens=64, bulk_tokens=16)
     num_threads, requests_each = 8, 50
     requests = [
         [
@@ -262,6 +535,49 @@ def test_under_load_nothing_is_lost_or_doubled(make_request):
     for batch in taken:
         assert len(batch) <= 8
         assert len(batch) == 1 or sum(lengths(batch)) <= 32
-    for thread in range(num_threads):  # the order within each thread is kept
-        order = [tag for batch in taken for tag in tags(batch) if tag // 1000 == thread]
-        assert order == sorted(order)
+    order = [tag for batch in taken for tag in tags(batch)]
+    for own in requests:  # the order of each thread's queries is kept, and its bulk begins in order
+        for is_query in (True, False):
+            wanted = [request.sequences[0] for request in own if (request.num_tokens <= 16) == is_query]
+            places = [order.index(int(sequence.input_ids[0])) for sequence in wanted]
+            assert places == sorted(places)
+
+
+def test_under_load_each_request_is_computed_or_refused_once(make_request):
+    """Deadlines pass while threads submit and take; rows of a refused request are never handed out afterwards."""
+    refused, lock = Counter(), threading.Lock()
+
+    def refuse(request, error):
+        assert isinstance(error, DeadlineExceededError)
+        with lock:
+            refused[request] += 1
+
+    scheduler = make(token_budget=32, max_sequences=8, max_queued_tokens=64, bulk_tokens=16, refuse=refuse)
+    requests = [[make_request(*[1 + n % 9] * (1 + n % 5), tag=100 * t + n) for n in range(60)] for t in range(6)]
+    for own in requests:
+        for number, request in enumerate(own):
+            request.deadline_ms = (None, 1, 20)[number % 3]
+    rows = Counter()
+
+    def consume():
+        while batch := scheduler.next_batch():
+            for sequence in batch:
+                assert not refused[sequence.request]
+                rows[sequence.request] += 1
+            time.sleep(0.0005)
+
+    def produce(own):
+        for request in own:
+            scheduler.submit(request)
+
+    consumer = Waiter(consume)
+    for producer in [Waiter(produce, own) for own in requests]:
+        assert producer.wait().error is None
+    scheduler.close()
+    assert consumer.wait().error is None
+    everything = [request for own in requests for request in own]
+    assert set(refused.values()) == {1}
+    for request in everything:
+        assert bool(refused[request]) != (rows[request] == len(request.sequences))
+        assert not (refused[request] and request.deadline_ms is None)
+    assert scheduler.queued_tokens == 0

@@ -5,7 +5,7 @@ import pytest
 
 from lazuli import service as service_module
 from lazuli.config import EngineConfig
-from lazuli.errors import ConfigError, InputError, OptionError, ShuttingDownError
+from lazuli.errors import ConfigError, InputError, OptionError, OverloadedError, ShuttingDownError
 from lazuli.options import RequestOptions
 from lazuli.request import StreamRequest, UnaryRequest
 from lazuli.service import EmbeddingService
@@ -193,6 +193,30 @@ class TestWiring:
     def test_the_limits(self, start, parameters, budget, queued):
         scheduler = start(**parameters)._scheduler
         assert (scheduler._token_budget, scheduler._max_queued_tokens) == (budget, queued)
+
+    def test_queues(self, start):
+        scheduler = start(token_budget=900, bulk_tokens=300, max_queue_ms=5000)._scheduler
+        assert (scheduler._bulk_tokens, scheduler._max_queue_s) == (300, 5)
+        assert start(token_budget=900)._scheduler._bulk_tokens == 256
+
+    def test_what_is_refused_is_answered_by_another_thread(self, start, make_sender):
+        """The runner must not wait for a sender, least of all with the scheduler's lock held."""
+        service = start()
+        sender, threads = make_sender(), []
+        send_error = sender.send_error
+        sender.send_error = lambda error: threads.append(threading.current_thread().name) or send_error(error)
+        request = UnaryRequest([np.ones(3, np.int32)], service.engine.answers.choose(RequestOptions()), sender)
+        service._scheduler._refuse(request, OverloadedError("late"))
+        assert isinstance(sender.wait().error(), OverloadedError)
+        assert threads[0].startswith("lazuli-reply")
+
+    @pytest.mark.parametrize("rows", [[3], [4, 5]])
+    def test_options_reach_the_queue(self, start, make_sender, monkeypatch, rows):
+        service, seen = start(), []
+        monkeypatch.setattr(service._runner, "submit", lambda request, **permissions: seen.append(request))
+        options = RequestOptions(workload="bulk", deadline_ms=70)
+        service.submit(*arrays([np.ones(length, np.int32) for length in rows]), options, make_sender())
+        assert (seen[0].workload, seen[0].deadline_ms) == ("bulk", 70)
 
     def test_threads(self, start):
         import torch

@@ -1,10 +1,13 @@
 import json
+from dataclasses import fields
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from lazuli_client import ConnectionFailedError, LazuliClient, task_cli
 from lazuli_client.__main__ import app
+from lazuli_client.task_options import ClassifyOptions, RerankOptions
 
 LINES = ["blue", "nothing [red]", "green red", "red green blue"]
 
@@ -51,6 +54,28 @@ def test_rerank_over_several_batches(run, monkeypatch):
     assert run.transport.requests[-1].parameters == {"instruction": "colours", "truncate": "none"}
 
 
+def test_the_options_of_the_wire(run):
+    run("rerank", "red", "lines.txt", "--method", "hybrid", "--weights", "1,0.3,1", "--activation", "sigmoid")
+    sent = run.transport.requests[-1].parameters
+    assert sent == {"truncate": "end", "method": "hybrid", "weights": "1,0.3,1", "activation": "sigmoid"}
+    run("classify", "lines.txt", "--truncate", "start", "--input-type", "query")
+    assert run.transport.requests[-1].parameters == {"truncate": "start", "input_type": "query", "labels": True}
+    run("classify", "lines.txt", "--instruction", "as a critic: ")
+    assert run.transport.requests[-1].parameters["instruction"] == "as a critic: "
+
+
+@pytest.mark.parametrize("weights", ["a,b", "", "1,,2"])
+def test_weights_that_are_none(run, weights):
+    stderr = run("rerank", "red", "lines.txt", "--weights", weights, code=2).stderr
+    assert stderr.startswith(f"error: weights: must be numbers with commas between, got {weights!r}")
+
+
+@pytest.mark.parametrize(("command", "options"), [("rerank", RerankOptions), ("classify", ClassifyOptions)])
+def test_every_option_of_the_wire_is_one_of_the_command(command, options):
+    declared = {parameter.name for parameter in typer.main.get_command(app).commands[command].params}
+    assert declared >= {field.name for field in fields(options)}
+
+
 def test_rerank_names_the_row_of_the_file(run, monkeypatch, tmp_path):
     monkeypatch.setattr(task_cli, "_BATCH_ROWS", 2)
     (tmp_path / "texts.txt").write_text("a\nb\nc\nbad\n")
@@ -69,7 +94,7 @@ def test_classify_in_json_over_several_batches(run, monkeypatch):
     assert [(record["row"], record["text"]) for record in found] == list(enumerate(LINES))
     assert found[0]["label"] == "long"
     assert found[0]["probabilities"] == pytest.approx({"short": 0.1, "long": 0.8, "naïve": 0.1})
-    assert run.transport.requests[-1].parameters["truncate"] == "end"
+    assert run.transport.requests[-1].parameters["truncate"] == "none"
 
 
 @pytest.mark.parametrize("words", [("rerank", "q"), ("classify",)])

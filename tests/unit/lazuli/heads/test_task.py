@@ -71,6 +71,12 @@ class TestCheck:
                 r"BertModel has no labels; task classify needs a \*ForSequenceClassification",
             ),
             ("classify", "Qwen3ForCausalLM", {}, "Qwen3ForCausalLM has no labels"),
+            (
+                "classify",
+                "BertForSequenceClassification",
+                ONE_LABEL,
+                "has one label, which every text would get; task rerank takes it; .* problem_type",
+            ),
             ("rerank", "BertForSequenceClassification", {}, "has 2 labels; task rerank needs one, task classify takes"),
         ],
     )
@@ -78,8 +84,31 @@ class TestCheck:
         with pytest.raises(ConfigError, match=message):
             check_task(make(architecture, **options), task)
 
-    def test_one_label_can_be_classified(self, make):
-        check_task(make("BertForSequenceClassification", **ONE_LABEL), "classify")
+    @pytest.mark.parametrize("problem", ["regression", "multi_label_classification"])
+    def test_one_label_that_is_a_measure_can_be_classified(self, make, problem):
+        check_task(make("BertForSequenceClassification", **ONE_LABEL, problem_type=problem), "classify")
+
+    def test_a_language_model_that_is_a_reranker_by_name_alone(self, make):
+        checkpoint = make("Qwen3ForCausalLM", folder="Qwen3-Reranker-0.6B")
+        for task in ("embed", "context"):
+            with pytest.raises(ConfigError, match=r"is made for the task rerank.* \(the name of its folder says so"):
+                check_task(checkpoint, task)
+        check_task(make("BertModel", folder="bge-reranker-like"), "embed")
+
+    @pytest.mark.parametrize(
+        ("options", "output"),
+        [
+            ({"module_classes": ["MLMTransformer", "SpladePooling"]}, "sparse"),
+            ({"sentence_transformers": {"do_query_expansion": False, "query_length": 32}}, "multi"),
+        ],
+    )
+    def test_chunks_need_dense_vectors(self, make, options, output):
+        checkpoint = make("BertForMaskedLM", **options)
+        for task in ("embed", "rerank"):
+            check_task(checkpoint, task)
+        expected = f"has the output {output} and no dense vectors, which task context needs; it can be served for the"
+        with pytest.raises(ConfigError, match=expected):
+            check_task(checkpoint, "context")
 
     def test_a_language_model_can_rerank_whatever_it_is_called(self, make):
         check_task(make("Qwen3ForCausalLM"), "rerank")

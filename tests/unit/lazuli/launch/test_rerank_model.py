@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,12 @@ def test_it_is_among_the_models_that_are_asked_for(tmp_path, wishes):
 def test_the_user_has_one_of_this_name(tmp_path, wishes):
     (user_models() / "rerank").mkdir(parents=True)
     (user_models() / "rerank" / "config.pbtxt").touch()
-    with pytest.raises(LaunchError, match="the model rerank is both in"):
+    with pytest.raises(LaunchError, match=r"--rerank-checkpoint serves a model rerank, but .* has one") as caught:
         make(ServeOptions(rerank_checkpoint="/x"), tmp_path)
+    remedy = f"leave --rerank-checkpoint out .* lazuli model remove rerank --repository {user_models()}"
+    assert re.search(remedy, caught.value.remedy)
+    assert str(tmp_path / "rerank") not in f"{caught.value} {caught.value.remedy}"
+    assert wishes == [], "nothing is made first"
 
 
 def test_it_has_no_stream_door(tmp_path, wishes):

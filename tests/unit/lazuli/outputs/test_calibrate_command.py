@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig
 from lazuli.engine import Engine
+from lazuli.errors import ConfigError
 from lazuli.outputs import calibrate_command
 from lazuli.outputs.calibration import FILE_NAME
 
@@ -60,6 +62,40 @@ def test_what_it_writes_is_what_the_engine_reads(checkpoint, texts):
     file.unlink()
 
 
+def test_texts_without_spread(checkpoint, tmp_path):
+    file = tmp_path / "equal.txt"
+    file.write_text("the same\n" * 3)
+    result = run(checkpoint, "--texts", file, "--device", "cpu", "--dtype", "float32")
+    assert result.exit_code == 2
+    assert "texts: all 3 are the same, so the 384 dimensions have no ranges" in result.output
+    assert not (checkpoint / FILE_NAME).exists()
+
+
+def test_dimensions_without_spread_are_a_warning(checkpoint, texts, monkeypatch, tmp_path):
+    vectors = np.random.default_rng(0).standard_normal((5, 384)).astype(np.float32)
+    vectors[:, :9] = 0
+    monkeypatch.setattr(calibrate_command, "embed", lambda *_: vectors)
+    result = run(checkpoint, "--texts", texts, "--output", tmp_path / "x.json", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "warning: 9 of 384 dimensions have the same value in all texts" in result.output
+
+
+def test_an_engine_refuses_what_is_of_other_weights(checkpoint, texts, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(checkpoint, folder)
+    result = run(folder, "--texts", texts, "--device", "cpu", "--dtype", "float32")
+    assert result.exit_code == 0, result.output
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-2] ^= 1
+    weights.write_bytes(content)
+    config = EngineConfig(checkpoint=str(folder), dtype="float32")
+    with pytest.raises(ConfigError, match=f"calibration: {folder / FILE_NAME} is stale: made with weights"):
+        Engine(config, torch.device("cpu"))
+    with pytest.raises(ConfigError, match="is stale: made with pooling 'mean', but the model now has 'cls'"):
+        Engine(replace(config, pooling="cls"), torch.device("cpu"))
+
+
 def test_another_place_and_fewer_texts(checkpoint, texts, tmp_path):
     place = tmp_path / "ranges.json"
     result = run(checkpoint, "--texts", texts, "--limit", 3, "--output", place, "--device", "cpu", "--dtype", "float32")
@@ -88,6 +124,22 @@ def test_no_texts(tmp_path):
     result = run(DEFAULT_CHECKPOINT, "--texts", tmp_path / "none.txt")
     assert result.exit_code == 2
     assert "none.txt" in result.output
+
+
+@pytest.mark.parametrize(
+    ("modules", "output"),
+    [(["MLMTransformer", "SpladePooling"], "sparse"), (["Transformer", "MultiVectorMask"], "multi")],
+)
+def test_a_model_without_dense_vectors_is_refused(tmp_path, texts, checkpoint, modules, output):
+    folder = tmp_path / "tokens"
+    shutil.copytree(checkpoint, folder)
+    (folder / "modules.json").write_text(json.dumps([{"type": f"m.{name}", "path": name} for name in modules]))
+    (folder / modules[1]).mkdir()
+    (folder / modules[1] / "config.json").write_text("{}")
+    result = run(folder, "--texts", texts, "--device", "cpu")
+    assert result.exit_code == 2
+    assert f"has the output {output} and no dense vectors, which lazuli calibrate needs" in result.output
+    assert not (folder / FILE_NAME).exists()
 
 
 def test_a_model_with_a_quantiser_needs_none(tmp_path, texts, checkpoint):

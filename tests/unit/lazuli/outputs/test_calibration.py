@@ -1,4 +1,6 @@
 import json
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import pytest
 from lazuli.checkpoint import load_checkpoint
 from lazuli.errors import ConfigError
 from lazuli.outputs.calibration import FILE_NAME, Calibration, calibrate, find_calibration
+from lazuli.outputs.fingerprint import fingerprint
 
 VECTORS = np.random.default_rng(1).standard_normal((30, 32)).astype(np.float32)
 
@@ -40,9 +43,64 @@ class TestCalibrate:
         with pytest.raises(ConfigError, match=text):
             calibrate(vectors, dimensions, normalize=False)
 
+    @pytest.mark.parametrize("noise", [0, 1e-6])
+    def test_texts_that_are_all_alike(self, noise):
+        vectors = np.repeat(VECTORS[:1], 3, axis=0)
+        vectors[1] *= 1 + noise
+        with pytest.raises(
+            ConfigError, match="all 3 have the same value in each of 32 dimensions, so there are no ranges"
+        ):
+            calibrate(vectors, (8,), normalize=False)
+
+    def test_some_dimensions_of_one_value_are_counted(self):
+        vectors = VECTORS.copy()
+        vectors[:, 3:8] = 0.5
+        assert calibrate(vectors, (), normalize=False).ranges[0].num_flat == 5
+
     def test_more_ranges_than_a_code_can_tell_apart(self):
         with pytest.raises(ConfigError, match="129 numbers, but at most 128"):
             calibrate(np.ones((2, 200), np.float32), range(1, 129), normalize=False)
+
+
+def changed(**fields):
+    """A file whose range has other fields."""
+    return lambda content: json.dumps(content | {"ranges": [content["ranges"][0] | fields]})
+
+
+class TestStale:
+    @pytest.fixture
+    def file(self, checkpoint, tmp_path):
+        made = calibrate(VECTORS, (), normalize=True, fingerprint=fingerprint(checkpoint, "mean"))
+        made.write(tmp_path / FILE_NAME)
+        assert find_calibration(None, checkpoint, 32, "mean") == made
+        return tmp_path / FILE_NAME
+
+    def test_the_same_checkpoint_elsewhere(self, file, checkpoint, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("copy") / "here"
+        shutil.copytree(checkpoint.path, folder)
+        assert find_calibration(None, load_checkpoint(str(folder)), 32, "mean") is not None
+
+    def test_another_pooling(self, file, checkpoint):
+        with pytest.raises(ConfigError, match="is stale: made with pooling 'mean', but the model now has 'cls'; run"):
+            find_calibration(None, checkpoint, 32, "cls")
+        assert find_calibration(None, checkpoint, 32) is not None  # where it is not known
+
+    def test_other_weights_of_the_same_size(self, file, checkpoint):
+        weights = checkpoint.path / "model.safetensors"
+        content = bytearray(weights.read_bytes())
+        content[-100] ^= 255
+        weights.write_bytes(content)
+        with pytest.raises(ConfigError, match="is stale: made with weights"):
+            find_calibration(None, checkpoint, 32, "mean")
+
+    def test_normalised_or_not(self, file, checkpoint):
+        with pytest.raises(ConfigError, match="is stale: made with normalize"):
+            find_calibration(None, replace(checkpoint, normalize=not checkpoint.normalize), 32, "mean")
+
+    def test_a_file_that_does_not_say(self, checkpoint, tmp_path, caplog):
+        calibrate(VECTORS, (), normalize=True).write(tmp_path / FILE_NAME)
+        assert find_calibration(None, checkpoint, 32, "mean") is not None
+        assert "does not say of which checkpoint" in caplog.text
 
 
 class TestFile:
@@ -65,23 +123,36 @@ class TestFile:
             find_calibration(None, checkpoint, 64)
 
     @pytest.mark.parametrize(
-        "damage",
+        ("damage", "said"),
         [
-            lambda content: "not JSON",
-            lambda content: "[]",
-            lambda content: json.dumps(content | {"version": 9}),
-            lambda content: json.dumps(content | {"ranges": []}),
-            lambda content: json.dumps({name: content[name] for name in content if name != "normalize"}),
-            lambda content: json.dumps(content | {"ranges": [content["ranges"][0] | {"minimum": [1.0]}]}),
-            lambda content: json.dumps(content | {"ranges": [content["ranges"][0] | {"dimensions": 8}]}),
-            lambda content: json.dumps(content | {"ranges": [content["ranges"][0] | {"maximum": [float("nan")] * 32}]}),
+            (lambda content: "not JSON", "Expecting value"),
+            (lambda content: "[]", "list indices"),
+            (lambda content: json.dumps(content | {"version": 9}), "version: 9, not 1"),
+            (lambda content: json.dumps(content | {"dimension": "32"}), "dimension: '32', but"),
+            (lambda content: json.dumps(content | {"normalize": "false"}), "normalize: 'false', but"),
+            (lambda content: json.dumps(content | {"ranges": []}), "ranges: 0, but"),
+            (lambda content: json.dumps(content | {"fingerprint": 3}), "fingerprint: must be an object"),
+            (
+                lambda content: json.dumps({name: content[name] for name in content if name != "normalize"}),
+                "'normalize' is missing",
+            ),
+            (changed(minimum=[1.0]), r"ranges\[0\].minimum: of shape \[1\], but there are 32 dimensions"),
+            (changed(minimum=["a"] * 32), r"ranges\[0\].minimum: must be a list of numbers"),
+            (changed(minimum=[[1.0], 2.0]), r"ranges\[0\].minimum: must be a list of numbers"),
+            (changed(dimensions=8), r"ranges\[0\].minimum: of shape \[32\], but there are 8 dimensions"),
+            (changed(dimensions=33), r"ranges\[0\].dimensions: 33, but the model has 32"),
+            (changed(dimensions=-1), r"ranges\[0\].dimensions: -1, but"),
+            (changed(maximum=[9.0] * 31 + [float("nan")]), r"ranges\[0\].maximum\[31\]: nan is no number"),
+            (changed(maximum=[1e39] * 32), r"ranges\[0\].maximum\[0\]: 1e\+39 is no number"),
+            (changed(maximum=[9.0, -9.0] + [9.0] * 30), r"ranges\[0\].maximum\[1\]: -9.0 is below the minimum"),
+            (changed(minimum=[1.0] * 32, maximum=[1.0] * 32), r"ranges\[0\].maximum: as the minimum in all 32"),
         ],
     )
-    def test_a_damaged_one(self, checkpoint, tmp_path, damage):
+    def test_a_damaged_one_names_the_field(self, checkpoint, tmp_path, damage, said):
         file = tmp_path / FILE_NAME
         calibrate(VECTORS, (), normalize=True).write(file)
         file.write_text(damage(json.loads(file.read_text())))
-        with pytest.raises(ConfigError, match="is not what `lazuli calibrate` writes"):
+        with pytest.raises(ConfigError, match=f"{file} is not what `lazuli calibrate` writes; remove it .*{said}"):
             find_calibration(None, checkpoint, 32)
 
     def test_a_folder_that_is_not_there(self, tmp_path):

@@ -1,19 +1,21 @@
 import importlib.util
 import json
 import random
+import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from lazuli.checkpoint import resolve_checkpoint
+from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.errors import ConfigError, InputError, OptionError
 from lazuli.pairs.config import PairTokenizerConfig
 from lazuli.pairs.prompt import AFTER, BEFORE, DEFAULT_INSTRUCTION
-from lazuli.pairs.tokenizer import load_pair_tokenizer, pad_pairs
+from lazuli.pairs.tokenizer import check_template, load_pair_tokenizer, pad_pairs
 from lazuli.scoring.options import RerankOptions
 
 _spec = importlib.util.spec_from_file_location("pair_vocabularies", Path(__file__).with_name("pair_vocabularies.py"))
@@ -113,6 +115,21 @@ class TestSegments:
         with pytest.raises(InputError, match=r"^query\[0\]: 40 tokens, but at most 27 are allowed beside its document"):
             tokenize(tokenizer, (text(40), "one two"), fine, truncate="none")
         assert not any(pair.truncated for pair in tokenize(tokenizer, fine, truncate="none"))
+
+    @pytest.mark.parametrize("place", [0, 1], ids=["query", "document"])
+    def test_of_a_text_that_is_read_in_part_no_length_is_told(self, place):
+        tokenizer, pair = load(MINILM, max_seq_length=64), ["what is it", "what is it"]
+        pair[place] = text(50_000)
+        with pytest.raises(InputError, match=rf"^{('query', 'document')[place]}\[0\]: over \d+ tokens") as caught:
+            tokenize(tokenizer, pair, truncate="none")
+        count = int(str(caught.value).split("over ")[1].split()[0])
+        assert 64 < count < 50_000
+
+    def test_a_query_much_too_long_beside_a_document_that_is_whole(self):
+        """Both are too long: then the message is of the document, whose count holds that of the query."""
+        tokenizer = load(MINILM, max_seq_length=64)
+        with pytest.raises(InputError, match=r"^document\[0\]: over \d+ tokens with its query"):
+            tokenize(tokenizer, (text(50_000), text(100)), truncate="none")
 
     @pytest.mark.parametrize(
         ("names", "segments"),
@@ -229,8 +246,12 @@ class TestQwen3:
             tokenize(load(qwen3), ("a", "b"), truncate="start")
 
     def test_too_long_is_an_error_if_nothing_may_be_cut(self, qwen3):
-        with pytest.raises(InputError, match=r"^document\[1\]: \d+ tokens, but at most \d+ are allowed"):
+        with pytest.raises(InputError, match=r"^document\[1\]: \d+ tokens, but at most \d+ are allowed") as caught:
             tokenize(load(qwen3, max_seq_length=400), ("a", "b"), ("a", text(900)), truncate="none")
+        limit, frame = (int(re.search(words, str(caught.value))[1]) for words in (r"most (\d+)", r"the (\d+) tokens"))
+        assert limit + frame == 400
+        with pytest.raises(InputError, match=r"^document\[0\]: over \d+ tokens"):
+            tokenize(load(qwen3, max_seq_length=400), ("a", text(50_000)), truncate="none")
 
     def test_its_limit_is_8192_by_default(self, qwen3):
         assert load(qwen3).max_seq_length == 8192
@@ -246,6 +267,24 @@ class TestQwen3:
         assert (len(pair.input_ids) > 50) == prompted
         (other,) = tokenize(load(folder, pair_template="segments" if prompted else "qwen3"), ("a", "b"))
         assert (len(other.input_ids) > 50) != prompted
+
+
+class TestTemplates:
+    """The engine takes two texts, or one that holds both: a template of the other kind would be nonsense."""
+
+    @pytest.mark.parametrize("template", ["segments", "qwen3"])
+    def test_models_that_score_by_vectors_need_texts(self, template):
+        config = PairTokenizerConfig(pair_template=template)
+        with pytest.raises(ConfigError, match=f"pair_template: '{template}', but .* reads each text by itself"):
+            check_template(config, load_checkpoint(MINILM))
+        check_template(replace(config, pair_template="texts"), load_checkpoint(MINILM))
+
+    def test_models_that_read_both_together_need_another(self, flag):
+        checkpoint = load_checkpoint(str(flag))
+        with pytest.raises(ConfigError, match="reads both texts together; it needs segments or qwen3"):
+            check_template(PairTokenizerConfig(str(flag), pair_template="texts"), checkpoint)
+        for template in (None, "segments", "qwen3"):
+            check_template(PairTokenizerConfig(str(flag), pair_template=template), checkpoint)
 
 
 def test_pairs_are_padded_to_the_longest():

@@ -314,8 +314,14 @@ class TestOtherTasks:
         add(replace(wish, name="a", checkpoint=str(reranker), parameters={"pair_truncation": "only_second"}), quiet)
         add(replace(wish, name="b", checkpoint=str(classifier), task=Task.CLASSIFY), quiet)
         one, other = entries(wish.repository)
-        assert (one.task, one.dimension, one.limit, one.doors, one.fault) == (Task.RERANK, "1", "64", [Door.UNARY], "")
-        assert (other.task, other.dimension, other.limit, other.fault) == (Task.CLASSIFY, "3", "64", "")
+        assert (one.task, one.output, one.limit, one.doors, one.fault) == (
+            Task.RERANK,
+            "score",
+            "64",
+            [Door.UNARY],
+            "",
+        )
+        assert (other.task, other.output, other.limit, other.fault) == (Task.CLASSIFY, "3 labels", "64", "")
         for name, task in (("a", "rerank"), ("b", "classify")):
             engine, reader = configs_of(parameters_of(name, [wish.repository]))
             assert (engine.task, reader.checkpoint) == (task, engine.checkpoint)
@@ -326,6 +332,7 @@ class TestOtherTasks:
         ("changes", "match"),
         [
             ({"task": Task.EMBED}, "is made for the task rerank"),
+            ({"task": Task.CLASSIFY}, "has one label, which every text would get; task rerank takes it"),
             ({"task": Task.CLASSIFY, "parameters": {"pair_template": "qwen3"}}, "pair_template: not a parameter"),
             ({"parameters": {"pooling": "cls"}}, "pooling: not a parameter of this model; known are attention, "),
             ({"parameters": {"pair_truncation": "x"}}, "pair_truncation: 'x' is not one of"),

@@ -33,9 +33,9 @@ def test_add_list_remove(run, checkpoint):
     assert re.search(r"weights +\d+\.\d kB, [\d,]+ numbers, float32; each of the two doors loads its own copy", shown)
     lines = run("list", "--repository", "models").stdout.splitlines()
     assert re.split(" {2,}", lines[0]) == [
-        *("name", "task", "architecture", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
+        *("name", "task", "architecture", "output", "dimension", "limit", "pooling", "dtype", "checkpoint", "state")
     ]
-    expected = ["docs", "embed", "BertModel", "32", "32", "mean", "auto", str(checkpoint), "complete"]
+    expected = ["docs", "embed", "BertModel", "dense", "32", "32", "mean", "auto", str(checkpoint), "complete"]
     assert re.split(" {2,}", lines[1]) == expected
     assert run("remove", "docs", "--repository", "models", "--yes").stdout.startswith("removed docs.tokenizer, ")
     assert os.listdir("models") == []
@@ -61,7 +61,7 @@ def test_by_default_the_users_folder(run, checkpoint):
     assert "docs.stream/generate" in shown
     assert "--model docs\n" not in shown.split("Then call it")[1], "lazuli embed needs the unary door"
     listed = run("list").stdout
-    assert re.search(r"^embed +embed +BertModel +384", listed, re.MULTILINE)
+    assert re.search(r"^embed +embed +BertModel +dense +384", listed, re.MULTILINE)
     assert re.search(
         rf"^{re.escape(str(user_models()))}\nname .*\ndocs .* complete \(stream only\)$", listed, re.MULTILINE
     )
@@ -78,8 +78,8 @@ def test_a_model_that_reranks(run, reranker):
     assert 'client.rerank("' in shown
     assert shown.strip().endswith("lazuli rerank QUERY FILE --model judge")
     line = run("list", "--repository", "models").stdout.splitlines()[1]
-    expected = ["judge", "rerank", "BertForSequenceClassification", "1", "32"]
-    assert re.split(" {2,}", line)[:5] == expected
+    expected = ["judge", "rerank", "BertForSequenceClassification", "score", "-", "32", "cls"]
+    assert re.split(" {2,}", line)[:7] == expected
     assert line.endswith("  complete")
 
 

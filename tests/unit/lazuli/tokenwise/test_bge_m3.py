@@ -139,6 +139,42 @@ class TestFiles:
         with pytest.raises(ConfigError, match=r"sparse_linear.pt: the tensor 'weight' has shape \[1, 16\]"):
             make_engine(tmp_path)
 
+    def test_a_bias_of_another_size(self, tmp_path, write_bge_m3, make_engine):
+        write_bge_m3(tmp_path)
+        torch.save({"weight": torch.ones(1, 32), "bias": torch.ones(2)}, tmp_path / "sparse_linear.pt")
+        with pytest.raises(ConfigError, match=r"sparse_linear.pt: the tensor 'bias' has shape \[2\], expected \[1\]"):
+            make_engine(tmp_path)
+
+    @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+    @pytest.mark.parametrize("kept", [0, 1, 8, 100, -1])
+    def test_a_damaged_file(self, tmp_path, write_bge_m3, make_engine, suffix, kept):
+        write_bge_m3(tmp_path, suffix=suffix)
+        file = tmp_path / f"sparse_linear{suffix}"
+        file.write_bytes(file.read_bytes()[:kept])
+        with pytest.raises(ConfigError, match=rf"sparse_linear{suffix}: it cannot be read as tensors \(.+\)"):
+            make_engine(tmp_path)
+
+    @pytest.mark.parametrize("error", [IndexError(), KeyError("x"), AssertionError(""), ValueError("a\nb")])
+    def test_whatever_torch_raises(self, tmp_path, write_bge_m3, make_engine, monkeypatch, error):
+        def fail(*_, **__):
+            raise error
+
+        write_bge_m3(tmp_path)
+        monkeypatch.setattr(torch, "load", fail)
+        with pytest.raises(ConfigError, match=r"_linear.pt: it cannot be read as tensors \(.+\)"):
+            make_engine(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("missing", "there"), [("sparse_linear", "colbert_linear"), ("colbert_linear", "sparse_linear")]
+    )
+    def test_half_of_a_copy(self, tmp_path, write_bge_m3, make_engine, missing, there):
+        write_bge_m3(tmp_path)
+        (tmp_path / f"{missing}.pt").unlink()
+        with pytest.raises(
+            ConfigError, match=rf"checkpoint: {tmp_path} has {there} but no {missing} \(.safetensors or"
+        ):
+            make_engine(tmp_path)
+
     @pytest.mark.parametrize("content", [{"weight": 3}, [1], {"scale": torch.ones(2)}])
     def test_a_file_of_something_else(self, tmp_path, write_bge_m3, make_engine, content):
         write_bge_m3(tmp_path)

@@ -171,3 +171,10 @@ def test_a_model_in_bfloat16_with_a_head_in_float32(write, make_engine, rows_of,
     assert engine._encoder._model._embedding.tokens.dtype == torch.bfloat16
     expected = by_reference(model, rows_of(9)[0]).numpy()
     np.testing.assert_allclose(sparse_of(engine, rows_of(9))[0], expected, atol=0.1)
+
+
+def test_texts_are_not_split_even_where_nothing_is_asked_for(write, make_engine):
+    answers = make_engine(write()[0]).answers
+    with pytest.raises(OptionError) as caught:
+        answers.choose(RequestOptions(truncate="split"))
+    assert str(caught.value) == 'truncate: "split" is for dense vectors only; output is sparse'

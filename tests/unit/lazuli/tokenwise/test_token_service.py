@@ -86,6 +86,33 @@ def test_chunks_have_no_weights(serve, make_sender):
         serve().submit(ids, mask, RequestOptions(output=("sparse",)), make_sender())
 
 
+@pytest.mark.parametrize(("output", "num_rows"), [("multi", 257), ("sparse", 3972), ("dense,sparse,multi", 257)])
+def test_one_long_text_among_many(serve, rows_of, make_sender, output, num_rows):
+    """Of 33 tokens and 32 numbers each, 256 rows of vectors are 1 MB, and 3971 of weights."""
+    service, sender = serve(max_answer_mb=1), make_sender()
+    waiting = service._scheduler.queued_tokens
+    rows, wanted = rows_of(*(2,) * (num_rows - 1), 33), RequestOptions.from_json(f'{{"output": "{output}"}}').output
+    with pytest.raises(InputError, match=f"{num_rows} rows, each .* row {num_rows - 1} of 33 tokens, make 2 MB"):
+        submit(service, rows, sender, output=wanted)
+    assert service._scheduler.queued_tokens == waiting == 0
+    assert not sender.ended
+    submit(service, rows[-200:], sender, output=wanted)
+    gathered(sender)
+
+
+def test_a_stream_of_them_has_smaller_parts(serve, rows_of, make_sender):
+    service, sender, rows = serve(streaming=True, max_answer_mb=1), make_sender(), rows_of(*(2,) * 500, 62)
+    submit(service, rows, sender, output=("multi",))
+    outputs, counts = gathered(sender)
+    assert counts.tolist() == [2] * 500 + [62]
+    assert outputs["multi_vector_count"][:, 0].tolist() == [1] * 500 + [61]
+    assert max(part.outputs["multi_vector"].nbytes for part in sender.parts) <= 1 << 20
+    expected = run_tokens(
+        service.engine.run, [rows[-1]], service.engine.answers.choose(RequestOptions(output=("multi",)))
+    )
+    np.testing.assert_allclose(outputs["multi_vector"][-1], expected["multi_vector"][0], atol=1e-6)
+
+
 @pytest.mark.parametrize("output", ["sparse", "multi"])
 def test_a_model_without_such_outputs(tiny_checkpoint, serve, make_sender, output):
     service = serve(checkpoint=str(tiny_checkpoint))

@@ -13,6 +13,7 @@ import lazuli.triton
 
 MODULES = (
     "protocol",
+    "metrics",
     "response_sender",
     "engine_model",
     "embedding",
@@ -103,6 +104,36 @@ class Logger:
         cls.lines.append(("info", text))
 
 
+class Metric:
+    def __init__(self, family, labels):
+        self.family, self.labels, self.value = family, labels, 0.0
+
+    def increment(self, value):
+        assert self.family.kind == MetricFamily.COUNTER
+        assert value > 0, "a counter only grows"
+        self.value += value
+        MetricFamily.changes.append(self)
+
+    def set(self, value):
+        assert self.family.kind == MetricFamily.GAUGE
+        self.value = value
+        MetricFamily.changes.append(self)
+
+
+class MetricFamily:
+    COUNTER, GAUGE = range(2)
+    metrics: ClassVar[list] = []
+    changes: ClassVar[list] = []
+
+    def __init__(self, name, description, kind):
+        self.name, self.description, self.kind = name, description, kind
+
+    def Metric(self, labels):  # noqa: N802 - Triton's name
+        metric = Metric(self, labels)
+        self.metrics.append(metric)
+        return metric
+
+
 @pytest.fixture
 def pb_utils(monkeypatch):
     """The fake module in `sys.modules`; modules that import it are imported anew, before and after."""
@@ -115,6 +146,8 @@ def pb_utils(monkeypatch):
     )
     fake.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
     fake.Logger = Logger
+    fake.MetricFamily = MetricFamily
+    MetricFamily.metrics, MetricFamily.changes = [], []
     Logger.lines = []
 
     def get_input_tensor_by_name(request, name):

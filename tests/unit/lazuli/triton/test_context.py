@@ -45,6 +45,14 @@ def test_ids_and_mask(tokenizer, pb_utils):
     assert response.tensors["truncated"].tolist() == [[False]] * 3
 
 
+def test_a_limit_of_one_token_of_text_can_be_served(load, arguments, pb_utils):
+    """Of which the chunks that it is tried on at the start have more."""
+    model = load("context_tokenizer").TritonPythonModel()
+    model.initialize(arguments(checkpoint="all-MiniLM-L6-v2", max_seq_length="3"))
+    (response,) = model.execute([pb_utils.Request(text=texts(b"hello"), document=numbers(0))])
+    assert response.tensors["input_ids"].tolist() == [[101, 7592, 102]]
+
+
 def test_a_bad_request_does_not_touch_the_others(tokenizer, pb_utils):
     fine = {"text": texts(b"a", b"b"), "document": numbers(0, 0)}
     requests = [

@@ -1,3 +1,6 @@
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -141,11 +144,55 @@ def test_only_a_request_that_came_alone_may_be_stepped_at_once(start, pb_utils, 
 @pytest.mark.parametrize(("rows", "waits"), [(1, True), (511, True), (512, False), (1024, False)])
 def test_room_is_waited_for_unless_more_may_wait_in_tritons_queue(start, pb_utils, monkeypatch, rows, waits):
     model, waited = start(), []
-    model._max_rows = 1024
+    model._max_rows, model._has_siblings = 1024, True
     monkeypatch.setattr(model._service, "wait_for_room", lambda: waited.append(True))
     monkeypatch.setattr(model._service, "submit", lambda *args, **permissions: None)
     model.execute([ask(pb_utils, *[1] * rows)])
     assert waited == [True] * waits
+
+
+@pytest.mark.parametrize(
+    ("groups", "waits"),
+    [
+        ([{"kind": "KIND_CPU", "count": 1}], False),
+        ([{"kind": "KIND_CPU", "count": 2}], True),
+        ([{"kind": "KIND_GPU", "count": 1, "gpus": [0]}], False),
+        ([{"kind": "KIND_GPU", "count": 1, "gpus": [0, 1]}], True),
+        ([{"kind": "KIND_GPU", "count": 1, "gpus": [0]}, {"kind": "KIND_CPU", "count": 1}], True),
+        ([], False),
+    ],
+)
+def test_room_is_waited_for_only_where_another_instance_may_have_some(load, pb_utils, monkeypatch, groups, waits):
+    """In Triton's queue, a query would wait behind bulk."""
+    model, waited = load("embedding").TritonPythonModel(), []
+    protocol = load("protocol")
+    model._max_rows, model._has_siblings = 1024, protocol.count_instances({"instance_group": groups}) > 1
+    model._service = type("Service", (), {"wait_for_room": lambda self: waited.append(True)})()
+    model._wait_for_room(1)
+    assert waited == [True] * waits
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_request_that_is_late_is_answered_without_being_computed(start, pb_utils, decoupled):
+    model = start(decoupled, token_budget="16")
+    stepped, step, gate = [], model._service.engine.step, threading.Event()
+
+    def wait_and_step(batch):
+        assert gate.wait(10)
+        stepped.append(batch)
+        return step(batch)
+
+    model._service.engine.step = wait_and_step
+    first, late = ask(pb_utils, 16), ask(pb_utils, 9, 9, 9, deadline_ms=1)
+    model.execute([first, late])
+    time.sleep(0.02)
+    gate.set()
+    sender = late.wait()
+    assert sender.flags == [1]
+    assert sender.responses[0].error.code == pb_utils.TritonError.CANCELLED
+    assert sender.responses[0].error.message().startswith("timed out: the deadline of 1 ms was over")
+    assert first.wait().responses[0].error is None
+    assert sum(batch.num_sequences for batch in stepped) < 4
 
 
 def test_too_much_is_refused_as_unavailable(start, pb_utils, monkeypatch):

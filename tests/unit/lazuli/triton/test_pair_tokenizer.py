@@ -55,7 +55,7 @@ def test_a_bad_request_does_not_touch_the_others(model, pb_utils):
         "query[1]: not valid UTF-8",
         "document[0]: 10 tokens with its query, but at most 8",
         "truncate: ",
-        "unknown parameter 'dimensions'; known: activation, instruction, ",
+        "unknown parameter 'dimensions'; known: activation, deadline_ms, instruction, ",
         "instruction: this model reads none",
     ]
     assert [message.startswith(start) for message, start in zip(messages[1:-1], expected, strict=True)] == [True] * 6, (
@@ -76,5 +76,7 @@ def test_the_tokenizer_for_labels_knows_their_options(load, arguments, pb_utils)
     cut, prompted, unknown, long = model.execute(requests)
     assert cut.tensors["input_ids"].shape == (1, 8)
     assert prompted.tensors["input_ids"].tolist() == [[101, 7592, 2088, 102]]
-    assert unknown.error.message().startswith("unknown parameter 'normalize'; known: input_type, instruction, labels")
+    assert unknown.error.message().startswith(
+        "unknown parameter 'normalize'; known: deadline_ms, input_type, instruction, labels"
+    )
     assert long.error.message().startswith("text[0]: 10 tokens")

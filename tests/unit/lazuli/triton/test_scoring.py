@@ -96,7 +96,7 @@ def test_strings_are_not_sent_before_they_are_there(start, pb_utils, monkeypatch
     ("name", "parameter"), [("reranking", "dimensions"), ("reranking", "labels"), ("classification", "normalize")]
 )
 def test_options_of_other_tasks_are_unknown(start, pb_utils, name, parameter):
-    model = start(name, 1, task="rerank" if name == "reranking" else "classify")
+    model = start(name, 1, task="rerank") if name == "reranking" else start(name, 2, task="classify")
     response = answer(model, pb_utils.Request({parameter: True}, **tensors(3)))
     assert response.error.message().startswith(f"unknown parameter '{parameter}'")
 

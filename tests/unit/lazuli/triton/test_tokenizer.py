@@ -43,6 +43,13 @@ def test_ids_mask_and_truncation(model, pb_utils):
     ]
 
 
+def test_a_limit_of_one_token_of_text_can_be_served(load, arguments, pb_utils):
+    """Of which the text that it is tried on at the start has more."""
+    model = load("tokenizer").TritonPythonModel()
+    model.initialize(arguments(checkpoint="all-MiniLM-L6-v2", max_seq_length="3"))
+    assert answer(model, pb_utils, b"hello").tensors["input_ids"].tolist() == [[101, 7592, 102]]
+
+
 def test_a_bad_request_does_not_touch_the_others(model, pb_utils):
     requests = [
         pb_utils.Request(text=texts(b"fine")),

@@ -16,6 +16,11 @@ def test_cosines_do_not_see_lengths():
     assert measures.cosines(np.zeros((1, 3)), np.ones((1, 3))) == [0]
 
 
+def test_two_that_are_zero_are_equal():
+    left, right = np.array([[0, 0], [0, 0], [1, 0]]), np.array([[0, 0], [0, 2], [0, 0]])
+    assert measures.cosines(left, right).tolist() == [1, 0, 0]
+
+
 def test_scores_are_cosines_of_all_pairs():
     queries, documents = random(3, 8), random(4, 8, seed=1)
     scores = measures.scores(queries, documents)

@@ -202,6 +202,16 @@ class TestTokenOutputs:
         assert refused.exit_code == 2
         assert "transformers computes no" in refused.output
 
+    def test_a_text_without_weights_is_equal_to_itself(self, measured, verify, write_bge_m3, tmp_path):
+        folder, file, texts = write_bge_m3(), tmp_path / "reference.npz", tmp_path / "texts.json"
+        texts.write_text(json.dumps({"documents": ["a b c", " ", "d e"], "queries": [{"text": "a"}, {"text": "d b"}]}))
+        names = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "tokenizer_config.json").write_text(json.dumps(names | {"eos_token": "[SEP]"}))  # so it has no weight
+        common = ("--output", "sparse", "--texts", texts)
+        assert verify(folder, *common, "--reference", "none", "--save", file).exit_code == 0
+        assert not np.load(file)["documents"][1].any()
+        assert measured(folder, *common, "--reference", file)["least_cosine"] > 1 - 1e-9
+
     @pytest.mark.parametrize("output", ["sparse", "multi"])
     def test_bge_m3_needs_a_file(self, measured, verify, write_bge_m3, tmp_path, output):
         folder, file = write_bge_m3(), tmp_path / "reference.npz"

@@ -1,0 +1,1 @@
+"""What the server says about its work, as counters and gauges. Triton is not known here: `lazuli.triton.metrics` is."""
