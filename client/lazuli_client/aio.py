@@ -55,6 +55,7 @@ class AsyncLazuliClient(AsyncTaskCalls):
         model: str = "embed",
         token_model: str = "",
         stream_model: str = "",
+        workload: str | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
         self._settings = Settings(
@@ -68,6 +69,7 @@ class AsyncLazuliClient(AsyncTaskCalls):
             model=model,
             token_model=token_model,
             stream_model=stream_model,
+            workload=workload,
         )
         self._dispatcher = AsyncDispatcher(self._settings, transport)
 

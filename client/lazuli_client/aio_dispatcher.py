@@ -59,6 +59,7 @@ class AsyncDispatcher:
 
     async def send(self, request: EmbedRequest, reading: Reading[Answer], retries: bool = True) -> Answer:
         """One request with its retries, all within the timeout, which starts when a slot is free."""
+        request = self._settings.mark(request)
         async with self._slots:
             end = time.monotonic() + self._settings.timeout_s
             attempt = 0

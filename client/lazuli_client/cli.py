@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -134,9 +134,8 @@ def embed(
             prompt_name, instruction, truncate.value, dimensions, normalize, kind, overlap, encoding, force_dimensions
         )
         job = jobs.Job(Source(file, column, _others(keep, column)), out, options, batch_size, model)
-        client = open_client(
-            url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
-        )
+        limits: dict[str, Any] = {"retries": retries, "batch_size": batch_size, "in_flight": in_flight}
+        client = open_client(url, protocol, model=model, timeout_s=timeout, workload="bulk", **limits)
         with client, _progress(job.source) as advance:
             check_server(client)
             summary = jobs.run(job, client, restart=not resume, overwrite=overwrite, progress=advance)

@@ -37,7 +37,7 @@ class LazuliClient(TaskCalls):
         protocol: `grpc` or `http`.
         timeout_s: Limit of one request with its retries, at least 0.1; in a stream, of the wait for the next
             answer.
-        retries: Attempts after the first one when the server is overloaded or unreachable; 10 span about 10 s.
+        retries: Attempts after the first one when the server is overloaded or unreachable; 24 span about half a minute.
         max_in_flight: Requests of one call under way at once.
         rows_per_request: Texts in one request at most; not above 1024, the server's limit.
         chars_per_request: Characters in one request at most; a longer text goes alone. Tokens, for
@@ -46,6 +46,8 @@ class LazuliClient(TaskCalls):
             `rerank` and `classify`.
         token_model: The model for token lists; by default the one that belongs to `model`.
         stream_model: The decoupled model for `embed_iter`; likewise.
+        workload: `query`: somebody waits for each answer; `bulk`: nobody does, so queries go first. By default the
+            server tells by the size of each request.
         transport: In place of the one that `protocol` names; closed with the client.
 
     Raises:
@@ -65,6 +67,7 @@ class LazuliClient(TaskCalls):
         model: str = "embed",
         token_model: str = "",
         stream_model: str = "",
+        workload: str | None = None,
         transport: Transport | None = None,
     ) -> None:
         self._settings = Settings(
@@ -78,6 +81,7 @@ class LazuliClient(TaskCalls):
             model=model,
             token_model=token_model,
             stream_model=stream_model,
+            workload=workload,
         )
         self._dispatcher = Dispatcher(self._settings, transport or connect(self._settings))
 

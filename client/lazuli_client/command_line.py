@@ -51,6 +51,7 @@ def open_client(
     retries: int,
     batch_size: int,
     in_flight: int,
+    workload: str | None = None,
 ) -> LazuliClient:
     """The client of a command; tests put their own here."""
     return LazuliClient(
@@ -60,6 +61,7 @@ def open_client(
         timeout_s=timeout_s,
         retries=retries,
         rows_per_request=batch_size,
+        workload=workload,
         max_in_flight=in_flight,
     )
 

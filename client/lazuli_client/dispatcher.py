@@ -71,6 +71,7 @@ class Dispatcher:
 
     def _send(self, request: EmbedRequest, reading: Reading[Answer], retries: bool = True) -> Answer:
         """One request with its retries, all within the timeout."""
+        request = self._settings.mark(request)
         end = time.monotonic() + self._settings.timeout_s
         attempt = 0
         left_s = self._settings.timeout_s

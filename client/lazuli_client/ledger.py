@@ -61,6 +61,7 @@ class Ledger:
     """Keeps the books of one stream."""
 
     def __init__(self, settings: Settings, parameters: Parameters) -> None:
+        self._settings = settings
         self._model = settings.stream_model
         self._parameters = parameters
         self._max_in_flight = settings.max_in_flight
@@ -137,7 +138,7 @@ class Ledger:
         request_id = str(self._last_id)
         self._open[request_id] = _Open(texts, rows, np.ones(len(texts), np.bool_), attempt)
         request = text_request(self._model, texts, self._parameters, rows.tolist())
-        return StreamRequest(request_id, request, delay_s)
+        return StreamRequest(request_id, self._settings.mark(request), delay_s)
 
     def _fail(self, request_id: str, error: LazuliError) -> None:
         """Close a failed request, and open a new one for the rows that it left unanswered."""

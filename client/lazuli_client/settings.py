@@ -3,13 +3,17 @@
 Takes the constructor's arguments, returns one checked, frozen object that both clients share. Opens nothing.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from lazuli_client.retry import DEFAULT_RETRIES, MIN_TIMEOUT_S, RetryPolicy
 
+if TYPE_CHECKING:
+    from lazuli_client.request import EmbedRequest
+
 Protocol = Literal["grpc", "http"]
+WORKLOADS = ("query", "bulk")
 _DEFAULT_URL = {"grpc": "localhost:8001", "http": "localhost:8000"}
 # A day. Clocks of transports overflow at some number of seconds, and nobody waits that long.
 MAX_TIMEOUT_S = 86_400.0
@@ -39,12 +43,15 @@ class Settings:
     model: str = "embed"
     token_model: str = ""
     stream_model: str = ""
+    workload: str | None = None
     address: str = field(init=False)
     retry: RetryPolicy = field(init=False)
 
     def __post_init__(self) -> None:
         if self.protocol not in _DEFAULT_URL:
             raise ValueError(f'protocol: must be "grpc" or "http", got {self.protocol!r}')
+        if self.workload not in (None, *WORKLOADS):
+            raise ValueError(f"workload: must be one of {', '.join(WORKLOADS)}, got {self.workload!r}")
         _check_timeout(self.timeout_s)
         for name, least in (
             ("retries", 0),
@@ -63,6 +70,12 @@ class Settings:
         token_model, stream_model = _BUILT_IN.get(self.model, (f"{self.model}.embedding", f"{self.model}.stream"))
         object.__setattr__(self, "token_model", self.token_model or token_model)
         object.__setattr__(self, "stream_model", self.stream_model or stream_model)
+
+    def mark(self, request: "EmbedRequest") -> "EmbedRequest":
+        """The request with what all requests of the client carry."""
+        if self.workload is None:
+            return request
+        return replace(request, parameters={**request.parameters, "workload": self.workload})
 
 
 def _check_timeout(timeout_s: float) -> None:

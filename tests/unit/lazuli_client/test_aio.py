@@ -36,6 +36,16 @@ async def test_vectors_of_another_type(fake):
     assert transport.inner.requests[-1].parameters == {"output": "float32", "force_dimensions": True}
 
 
+async def test_all_requests_carry_the_workload(fake):
+    transport = fake.AsyncTransport(fake.Transport())
+    async with client_of(transport, workload="bulk") as client:
+        await client.embed(TEXTS)
+        [part async for part in client.embed_iter(TEXTS)]
+    requests = transport.inner.requests
+    assert len(requests) > 6
+    assert all(request.parameters == {"workload": "bulk"} for request in requests)
+
+
 def failing(error, times):
     seen = {}
 

@@ -24,8 +24,9 @@ def run(transport, monkeypatch, tmp_path):
     """Runs a command line in `tmp_path` against the fake; returns its result."""
     opened = []
 
-    def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight):
-        opened.append(SimpleNamespace(url=url, protocol=protocol.value, batch_size=batch_size, in_flight=in_flight))
+    def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight, workload=None):
+        seen = {"protocol": protocol.value, "batch_size": batch_size, "in_flight": in_flight, "workload": workload}
+        opened.append(SimpleNamespace(url=url, **seen))
         return LazuliClient(
             model=model,
             transport=transport,
@@ -61,7 +62,7 @@ def test_embed_and_its_summary(run, tmp_path):
     result = run("embed", "in.txt", "-o", "out.npy", "--batch-size", 2, "--in-flight", 1, "--url", "h:1")
     assert re.fullmatch(r"out\.npy: 3 texts, 52 tokens, 1 truncated, [\d.]+ s, [\d,]+ tokens/s\n", result.stdout)
     assert np.load(tmp_path / "out.npy").shape == (3, 4)
-    assert run.opened == [SimpleNamespace(url="h:1", protocol="grpc", batch_size=2, in_flight=1)]
+    assert run.opened == [SimpleNamespace(url="h:1", protocol="grpc", batch_size=2, in_flight=1, workload="bulk")]
 
 
 def test_all_options_reach_the_server(run, transport, tmp_path):

@@ -331,6 +331,19 @@ def test_vectors_of_another_type(fake):
     assert last == {"output": "dense", "force_dimensions": False}
 
 
+@pytest.mark.parametrize("workload", ["query", "bulk"])
+def test_all_requests_carry_the_workload(fake, workload):
+    transport = fake.Transport()
+    with client_of(transport, workload=workload) as client:
+        client.embed(TEXTS, truncate="end")
+        list(client.embed_iter(TEXTS, truncate="end"))
+        client.embed_tokens([[1]])
+    *others, last = (request.parameters for request in transport.requests)
+    assert len(others) >= 2
+    assert all(parameters == {"truncate": "end", "workload": workload} for parameters in others)
+    assert last == {"workload": workload}
+
+
 def test_health_is_a_real_inference_without_retries(fake):
     transport = fake.Transport()
     with client_of(transport) as client:

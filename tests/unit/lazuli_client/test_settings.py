@@ -58,6 +58,11 @@ def test_the_servers_limit_of_rows_is_named():
         Settings(rows_per_request=1025)
 
 
+def test_an_unknown_workload():
+    with pytest.raises(ValueError, match="workload: must be one of query, bulk, got 'urgent'"):
+        Settings(workload="urgent")
+
+
 @pytest.mark.parametrize("url", ["h:1", "127.0.0.1:65535", "[::1]:8001", "a-b.example:8001", "my_host:1"])
 def test_addresses(url):
     assert Settings(url=url).address == url
