@@ -1,13 +1,18 @@
 """Who may change the server: only those with the key."""
 
+import os
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 
+from lazuli.launch.repository import built_in_repository
+
 from .wire import grpc_infer
 
 MODEL = "/v2/repository/models/embed_stream"
+BUILT_IN = built_in_repository()
 
 
 def admin(server, path, key=None):
@@ -31,3 +36,14 @@ def test_the_key_opens_loading(server):
     assert admin(server, f"{MODEL}/unload", server.admin_key) == 200
     assert grpc_infer(server, ["the other door is open"])[0].shape == (1, 384)
     assert admin(server, f"{MODEL}/load", server.admin_key) == 200
+
+
+def test_a_model_that_changed_is_reloaded_beside_its_old_process(server):
+    """Both publish metrics for a moment, which must not be the same ones: 24.10 would free them twice."""
+    for _ in range(3):
+        for step in ("embedding_stream", "tokenizer"):
+            os.utime(BUILT_IN / step / "1" / "model.py")
+        assert admin(server, f"{MODEL}/load", server.admin_key) == 200
+        for _ in range(30):
+            assert grpc_infer(server, ["and serves on"])[0].shape == (1, 384)
+            time.sleep(0.05)

@@ -52,6 +52,7 @@ def read(server):
         fields = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         model, instance = fields.pop("model"), fields.pop("model_instance")
         assert instance.startswith(model)
+        assert fields.pop("process").isdigit()
         values[name, model, *fields.values()] = float(value)
     return values
 

@@ -1,3 +1,5 @@
+import os
+
 """What goes to Triton's endpoint, over a stand-in for it."""
 
 import logging
@@ -132,10 +134,11 @@ def test_a_tokenizer_counts_its_requests(pb_utils, load, arguments):
     model._exporter.publish()
     seen = published(pb_utils)
     model.finalize()
-    assert seen["lazuli_requests_total", "", "", "ok"] == 1
-    assert seen["lazuli_texts_total", "", "", "ok"] == 2
-    assert seen["lazuli_truncated_texts_total", "", ""] == 1
-    assert seen["lazuli_requests_total", "", "", "OptionError"] == 1
+    process = str(os.getpid())  # two processes must not have the same metric
+    assert seen["lazuli_requests_total", "", "", process, "ok"] == 1
+    assert seen["lazuli_texts_total", "", "", process, "ok"] == 2
+    assert seen["lazuli_truncated_texts_total", "", "", process] == 1
+    assert seen["lazuli_requests_total", "", "", process, "OptionError"] == 1
 
 
 def test_a_tokenizer_without_metrics(pb_utils, load, arguments):
