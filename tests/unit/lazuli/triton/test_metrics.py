@@ -1,8 +1,7 @@
-import os
-
 """What goes to Triton's endpoint, over a stand-in for it."""
 
 import logging
+import os
 
 import numpy as np
 import pytest
