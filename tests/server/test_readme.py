@@ -90,7 +90,7 @@ def test_several_models_in_their_order(tmp_path):
                 assert "serves embed, " in shown
                 assert "short.tokenizer" in shown
             if " list" in command:
-                line = r"^short +embed +BertModel +384 +64 +mean +auto +all-MiniLM-L6-v2 +complete"
+                line = r"^short +embed +BertModel +dense +384 +64 +mean +auto +all-MiniLM-L6-v2 +complete"
                 assert re.search(line, shown, re.M)
             if command.startswith("curl"):
                 assert len(json.loads(shown)["embedding"]) == 384

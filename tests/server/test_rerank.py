@@ -358,6 +358,8 @@ class TestClient:
             expected = client.rerank(QUERY, DOCUMENTS, top_k=2)
         found = [json.loads(line) for line in done.stdout.splitlines()]
         assert [record["row"] for record in found] == expected.indices.tolist()
-        done = run("classify", file, "--url", server.http, "--protocol", "http", "--model", "moods")
+        there = ("--url", server.http, "--protocol", "http", "--model", "moods")
+        assert "text[2]: 92 tokens, but at most 40" in run("classify", file, *there).stderr
+        done = run("classify", file, *there, "--truncate", "end")
         assert done.returncode == 0, done.stderr
         assert [line.split("\t")[0] in LABELS for line in done.stdout.splitlines()] == [True] * 5
