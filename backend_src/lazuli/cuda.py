@@ -6,7 +6,6 @@ static buffer, where graphs expect them; being on one stream, the next batch can
 """
 
 import logging
-import os
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ import torch
 
 from lazuli.batch import RaggedBatch
 from lazuli.buckets import Bucket, dummy_lengths
+from lazuli.device import keep_products_exact, may_spin
 from lazuli.encoder import Encoder, EncoderInputs
 from lazuli.graph import Action, GraphCache
 from lazuli.input_buffer import InputBuffer
@@ -27,7 +27,6 @@ from lazuli.outputs.finish import NORMALIZED
 from lazuli.recorder import CapturedGraph, GraphRecorder
 
 _log = logging.getLogger(__name__)
-_CORES_TO_SPIN = 8
 _PINNED_BUFFERS = 4
 _TIMED_RUNS = 3
 # A thread that wants the interpreter gets it after so long, in place of 5 ms.
@@ -56,12 +55,8 @@ class CudaStepper:
             max_sequences: Most sequences of any batch or bucket.
             turn: Held by whoever calls; a capture that gives way lets it go for a while.
         """
-        # Products that are split along K would add their parts in 16 bits, and only for some numbers of tokens: a text
-        # alone and in a batch would differ by that.
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-        # A batch in flight has one thread waiting for it: with cores to spare it may spin.
-        self._spin = len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN
+        keep_products_exact()
+        self._spin = may_spin()
         self._encoder = encoder
         self._device = device
         self._turn = turn

@@ -1,8 +1,12 @@
-"""Which device an engine runs on."""
+"""Which device an engine runs on, and how one is set up."""
+
+import os
 
 import torch
 
 from lazuli.errors import ConfigError
+
+_CORES_TO_SPIN = 8
 
 
 def choose_device(name: str | None, gpu_index: int | None) -> torch.device:
@@ -40,3 +44,18 @@ def read_device(name: str) -> torch.device:
     if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, cuda:N")
     return device
+
+
+def keep_products_exact() -> None:
+    """Let no matrix product on a GPU round in the middle.
+
+    Products that are split along K would add their parts in 16 bits, and only for some numbers of tokens: a text alone
+    and in a batch would differ by that.
+    """
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+
+
+def may_spin() -> bool:
+    """Whether there are cores to spare for threads that wait: a batch in flight has one."""
+    return len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN

@@ -62,7 +62,7 @@ class InputBuffer:
 
 def count_inputs(num_tokens: int, num_sequences: int) -> int:
     """int32 numbers of a batch: ids, positions, cu_seqlens, finish codes."""
-    return 2 * _aligned(num_tokens) + _aligned(num_sequences + 1) + num_sequences
+    return 2 * aligned(num_tokens) + aligned(num_sequences + 1) + num_sequences
 
 
 def fill(buffer: np.ndarray, batch: RaggedBatch, sizes: Bucket) -> None:
@@ -87,11 +87,11 @@ def _parts(sizes: Bucket) -> tuple[slice, slice, slice, slice]:
     begin, parts = 0, []
     for length in (sizes.num_tokens, sizes.num_tokens, sizes.num_sequences + 1, sizes.num_sequences):
         parts.append(slice(begin, begin + length))
-        begin += _aligned(length)
+        begin += aligned(length)
     ids, positions, cu_seqlens, finish = parts
     return ids, positions, cu_seqlens, finish
 
 
-def _aligned(length: int) -> int:
+def aligned(length: int) -> int:
     """Up to 16 bytes: compilers of kernels make another one for pointers that are not aligned so."""
     return -(-length // 4) * 4

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from lazuli.allocator import keep_memory
 from lazuli.config import EngineConfig
 from lazuli.device import choose_device
 from lazuli.engine import Engine
-from lazuli.errors import InputError
+from lazuli.errors import ConfigError, InputError
 from lazuli.metrics.engine import EngineMetrics, EngineState
 from lazuli.metrics.recorder import EngineRecorder
 from lazuli.options import Options, RequestOptions
@@ -35,7 +36,13 @@ _WAITING_BUDGETS = 256
 
 
 class EngineService:
-    """Accepts requests of some kind until it is closed."""
+    """Accepts requests of some kind until it is closed.
+
+    Attributes:
+        task: The one task that its engine may have; None for any.
+    """
+
+    task: ClassVar[str | None] = None
 
     def __init__(self, config: EngineConfig, *, streaming: bool, gpu_index: int | None = None) -> None:
         """Load the engine, warm it up and start the threads.
@@ -46,8 +53,10 @@ class EngineService:
             gpu_index: The GPU that Triton gave to this instance, or None.
 
         Raises:
-            ConfigError: If the checkpoint, the device or a parameter is unusable.
+            ConfigError: If the checkpoint, the device or a parameter is unusable, or the task is another one.
         """
+        if self.task is not None and config.task != self.task:
+            raise ConfigError(f"task: {config.task!r}, but this model needs {self.task!r}")
         keep_memory()
         torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
         self.engine = _on_passing_thread(lambda: Engine(config, choose_device(config.device, gpu_index)))

@@ -5,11 +5,9 @@ Takes unchecked token arrays with a `Sender`; answers come later, from other thr
 
 import numpy as np
 
-from lazuli.config import EngineConfig
 from lazuli.context.input import read_documents
 from lazuli.context.options import ContextOptions
 from lazuli.context.request import ContextRequest
-from lazuli.errors import ConfigError
 from lazuli.heads.task import CONTEXT
 from lazuli.request import Sender
 from lazuli.service import EngineService
@@ -18,15 +16,7 @@ from lazuli.service import EngineService
 class ContextService(EngineService):
     """Vectors of chunks."""
 
-    def __init__(self, config: EngineConfig, *, streaming: bool, gpu_index: int | None = None) -> None:
-        """See `EngineService`.
-
-        Raises:
-            ConfigError: As there, or the task of the parameters is another one.
-        """
-        if config.task != CONTEXT:
-            raise ConfigError(f"task: {config.task!r}, but this model needs {CONTEXT!r}")
-        super().__init__(config, streaming=streaming, gpu_index=gpu_index)
+    task = CONTEXT
 
     def submit(
         self,

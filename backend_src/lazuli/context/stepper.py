@@ -4,7 +4,6 @@ Takes a ragged batch, returns a result that on a GPU may be on its way. Every pa
 documents are long, and graphs save time on short batches only.
 """
 
-import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,10 +12,11 @@ import torch
 from lazuli.attention.base import AttentionMetadata
 from lazuli.batch import RaggedBatch
 from lazuli.cpu import host_inputs
+from lazuli.device import keep_products_exact, may_spin
 from lazuli.encoder import Encoder, EncoderInputs
+from lazuli.input_buffer import aligned
 from lazuli.lazy_tensor import CudaTensor, HostTensor, LazyTensor, PinnedPool
 
-_CORES_TO_SPIN = 8
 _SMALLEST_POOL = 256
 
 
@@ -54,9 +54,9 @@ class SpanStepper:
         self._encoder = encoder
         self._device = device
         if device.type == "cuda":
-            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # as in `CudaStepper`
+            keep_products_exact()
             self._stream = torch.cuda.Stream(device)
-        self._spin = len(os.sched_getaffinity(0)) >= _CORES_TO_SPIN
+        self._spin = may_spin()
         self._staging_pools: dict[int, PinnedPool] = _Pools(lambda size: PinnedPool((size,), torch.int32))
         width = encoder.dimension
         self._result_pools: dict[int, PinnedPool] = _Pools(lambda rows: PinnedPool((rows, width), torch.float32))
@@ -115,7 +115,7 @@ def lay_out(batch: RaggedBatch) -> tuple[np.ndarray, list[slice]]:
     """
     parts = [batch.input_ids, batch.position_ids, batch.cu_seqlens, batch.finish]
     parts += [] if batch.spans is None else [batch.spans.cu_spans]
-    begins = [0, *np.cumsum([_aligned(len(part)) for part in parts]).tolist()]
+    begins = [0, *np.cumsum([aligned(len(part)) for part in parts]).tolist()]
     places = [slice(begin, begin + len(part)) for begin, part in zip(begins, parts, strict=False)]
     whole = np.zeros(begins[-1], dtype=np.int32)
     for place, part in zip(places, parts, strict=True):
@@ -128,11 +128,6 @@ def device_inputs(batch: RaggedBatch, parts: Sequence[torch.Tensor]) -> EncoderI
     ids, positions, cu_seqlens, finish, *cu_spans = parts
     attention = AttentionMetadata(cu_seqlens, batch.cu_seqlens, batch.max_seqlen)
     return EncoderInputs(ids, positions, attention, finish, cu_spans=cu_spans[0] if cu_spans else None)
-
-
-def _aligned(length: int) -> int:
-    """Up to 16 bytes: compilers of kernels make another one for pointers that are not aligned so."""
-    return -(-length // 4) * 4
 
 
 def _size_class(length: int) -> int:

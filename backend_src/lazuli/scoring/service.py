@@ -3,12 +3,11 @@
 Takes unchecked token arrays with a `Sender`; answers come later, from other threads. Knows nothing of Triton.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from lazuli.config import EngineConfig
-from lazuli.errors import ConfigError, OptionError
+from lazuli.errors import OptionError
 from lazuli.heads.answer_forms import LabelForm, ScoreForm
 from lazuli.heads.task import CLASSIFY, RERANK
 from lazuli.request import AnswerForm, Sender, StreamRequest
@@ -23,18 +22,6 @@ from lazuli.tokenwise.score_form import PairScoreForm
 
 class ScoringService(EngineService):
     """What those of both tasks share."""
-
-    task: ClassVar[str]
-
-    def __init__(self, config: EngineConfig, *, streaming: bool, gpu_index: int | None = None) -> None:
-        """See `EngineService`.
-
-        Raises:
-            ConfigError: As there, or the task of the parameters is another one.
-        """
-        if config.task != self.task:
-            raise ConfigError(f"task: {config.task!r}, but this model needs {self.task!r}")
-        super().__init__(config, streaming=streaming, gpu_index=gpu_index)
 
     def submit(
         self,

@@ -8,9 +8,9 @@ import numpy as np
 
 from lazuli.checkpoint import Checkpoint
 from lazuli.errors import ConfigError
-from lazuli.outputs.calibration import Range, find_calibration
+from lazuli.outputs.calibration import find_calibration
+from lazuli_client import Ranges
 
-_STEPS = 255
 _NATIVE_SCALE = 127
 
 
@@ -40,14 +40,8 @@ def decode(values: np.ndarray, encoding: str, checkpoint: Checkpoint, calibratio
     found = find_calibration(calibration, checkpoint, values.shape[1])
     if found is None:
         raise ConfigError(f"{checkpoint.path}: no file of `lazuli calibrate`, without which {encoding} means nothing")
-    steps = values.astype(np.float32) + (128 if encoding == "int8" else 0)
-    return _by_range(steps, found.ranges[found.places[values.shape[1]]])
-
-
-def _by_range(steps: np.ndarray, known: Range) -> np.ndarray:
-    minimum, maximum = (np.array(side, dtype=np.float32) for side in (known.minimum, known.maximum))
-    values: np.ndarray = minimum + (steps + np.float32(0.5)) * (maximum - minimum) / _STEPS
-    return values
+    known = found.ranges[found.places[values.shape[1]]]
+    return Ranges({known.dimensions: np.array([known.minimum, known.maximum], np.float32)}).decode(values)
 
 
 def _unpack(values: np.ndarray, encoding: str) -> np.ndarray:
