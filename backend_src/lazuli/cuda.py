@@ -115,15 +115,15 @@ class CudaStepper:
             self.graphs.bar(bucket)
             return False
         self.graphs.store(bucket, captured, captured.own_bytes, self._recorder.pool_bytes)
+        del captured
         if not len(self.graphs):
-            self._recorder.renew_pool()
+            self._give_memory_back()
         return bucket in self.graphs
 
     def limit(self, max_tokens: int) -> None:
         """Run larger batches eagerly from now on. Graphs so far are given up, with the memory of the larger ones."""
         self.graphs.limit(max_tokens)
-        self._recorder.renew_pool()
-        torch.cuda.empty_cache()
+        self._give_memory_back()
 
     def time_eager(self, bucket: Bucket) -> float:
         """Seconds of one of several eager runs queued behind each other."""
@@ -136,6 +136,11 @@ class CudaStepper:
     def run_dummy(self, bucket: Bucket) -> None:
         """Run a bucket eagerly and wait: kernels are compiled and loaded, and the memory it takes is measured."""
         self._queue(dummy_batch(bucket), bucket, self._measure).result()
+
+    def _give_memory_back(self) -> None:
+        """Once no graph is left. Waits for the device, which is rare enough."""
+        self._recorder.renew_pool()
+        torch.cuda.empty_cache()
 
     @torch.inference_mode()
     def _queue(

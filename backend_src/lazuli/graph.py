@@ -164,7 +164,7 @@ class GraphCache(Generic[_Graph]):
         return pool_bytes < self._max_bytes
 
     def store(self, bucket: Bucket, graph: _Graph, own_bytes: int, pool_bytes: int) -> None:
-        """Keep a captured graph, throwing others away if need be, or the new one itself if that would not help.
+        """Keep a captured graph, throwing others away if need be; all of them if the pool itself grew too large.
 
         Args:
             bucket: Its bucket.
@@ -174,15 +174,24 @@ class GraphCache(Generic[_Graph]):
         """
         self._waiting.pop(bucket, None)
         self.counters.captured += 1
-        if pool_bytes + own_bytes > self._max_bytes:  # the pool stays as it is, whatever goes
+        if pool_bytes + own_bytes > self._max_bytes:
             self.bar(bucket)
-            self.counters.graph_bytes = self._num_bytes(pool_bytes) if self._graphs else 0
+            self._start_over()
             return
         self._graphs[bucket] = graph, own_bytes
         while self._graphs and (len(self) > self._max_graphs or self._num_bytes(pool_bytes) > self._max_bytes):
             self._graphs.popitem(last=False)
             self.counters.evicted += 1
         self.counters.graph_bytes = self._num_bytes(pool_bytes)
+
+    def _start_over(self) -> None:
+        """Give up all graphs, as their pool gives nothing back while there is one; they wait to be captured again."""
+        given_up = list(self._graphs)
+        self._graphs.clear()
+        self.counters.evicted += len(given_up)
+        self.counters.graph_bytes = 0
+        for bucket in given_up:
+            self.ask_for(bucket)
 
     def bar(self, bucket: Bucket) -> None:
         """Never capture this bucket again: it failed, and would fail at every hit."""

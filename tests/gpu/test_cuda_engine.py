@@ -268,7 +268,7 @@ def test_a_service_under_32_threads(eager, streaming, tmp_path):
         assert sender.ended.wait(60)
         assert sender.error is None
         order = np.argsort(np.concatenate([part.index for part in sender.parts]))
-        return np.concatenate([part.embedding for part in sender.parts])[order]
+        return np.concatenate([part.outputs["embedding"] for part in sender.parts])[order]
 
     with ThreadPoolExecutor(32) as threads:
         answers = list(threads.map(ask, range(len(cases))))

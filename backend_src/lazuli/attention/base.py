@@ -87,6 +87,7 @@ class AttentionBackend(ABC):
     # Whether a CUDA graph of it serves batches of another layout: it must not look at `cu_seqlens_cpu`.
     capturable: bool
     plans: bool = False  # whether `plan` does anything
+    loads_slowly: bool = False  # a package that takes seconds to import
     grid_by_longest: bool = False  # whether it starts programs for the longest sequence in place of each one
     takes_window: bool = False
     takes_bias: bool = False

@@ -26,6 +26,7 @@ class FlashAttnCuteAttention(AttentionBackend):
     name = "flash_attn_cute"
     capturable = True
     plans = True
+    loads_slowly = True
     takes_window = True
 
     @classmethod

@@ -44,6 +44,7 @@ class _FlashInferAttention(AttentionBackend):
 
     capturable = True
     plans = True
+    loads_slowly = True
     kernel: ClassVar[str]
 
     @classmethod

@@ -4,7 +4,8 @@ Takes the name that the configuration asks for, or None. A backend asked for by 
 """
 
 import logging
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
 
@@ -20,6 +21,8 @@ from lazuli.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
+# What gains less of a batch's attention is not worth the seconds that its package takes to load.
+_LEAST_GAIN = 0.05
 # In the order of preference where nothing was measured. None of these modules imports its package or compiler before
 # its backend is made.
 BACKENDS: tuple[type[AttentionBackend], ...] = (
@@ -117,9 +120,10 @@ def _make_auto(
     shape: AttentionShape,
 ) -> AttentionBackend | None:
     """Make those backends that are the quickest of the usable ones somewhere; None if nothing was measured."""
-    candidates = {backend.name: backend for backend in usable if backend.capturable}
+    able = {backend.name: backend for backend in usable if backend.capturable}
     made: dict[str, AttentionBackend] = {}
     while True:
+        candidates = _worth_loading(able, measured, shape.num_layers)
         entries = [entry for entry in measured if entry.quickest(candidates, shape.num_layers)]
         chosen = {entry.quickest(candidates, shape.num_layers) for entry in entries}
         missing = [name for name in candidates if name in chosen and name not in made]
@@ -128,11 +132,37 @@ def _make_auto(
         name = missing[0]
         backend = _make_quickly(candidates[name], device, dtype, shape)
         if backend is None:
-            del candidates[name]
+            del able[name]
         else:
             made[name] = backend
     backends = {name: made[name] for name in candidates if name in chosen}
     return AutoAttention(backends, entries, shape.num_layers) if backends else None
+
+
+def _worth_loading(
+    able: Mapping[str, type[AttentionBackend]], measured: list[Entry], num_layers: int
+) -> dict[str, type[AttentionBackend]]:
+    """All but those that load slowly and without which no batch's attention takes much longer."""
+    kept = dict(able)
+    while slow := [name for name, backend in kept.items() if backend.loads_slowly]:
+        losses = {name: _loss_without(name, kept, measured, num_layers) for name in slow}
+        least = min(slow, key=lambda name: losses[name])
+        if losses[least] > _LEAST_GAIN:
+            break
+        del kept[least]
+    return kept
+
+
+def _loss_without(name: str, among: Collection[str], measured: list[Entry], num_layers: int) -> float:
+    """By how much a batch's attention takes longer at most if a backend is not there; infinite if no other is."""
+    others = [other for other in among if other != name]
+    losses = [0.0]
+    for entry in measured:
+        best, next_best = entry.quickest(among, num_layers), entry.quickest(others, num_layers)
+        if best == name:
+            times = entry.batch_us(best, num_layers), next_best and entry.batch_us(next_best, num_layers)
+            losses.append(times[1] / times[0] - 1.0 if times[1] else math.inf)
+    return max(losses)
 
 
 def _make_quickly(

@@ -179,15 +179,18 @@ class TestEviction:
         assert own(100) not in cache
         assert (len(cache), cache.counters.graph_bytes, cache.counters.evicted) == (1, 85, 2)
 
-    def test_one_whose_pool_is_too_large_is_barred_and_the_others_stay(self):
-        cache = make(max_bytes=100)
+    def test_one_whose_pool_is_too_large_is_barred_and_the_others_wait_for_another_pool(self):
+        cache = make("idle", max_bytes=100)
         store(cache, 10)
         store(cache, 1000, own_bytes=10, pool_bytes=95)
-        assert len(cache) == 1
-        assert own(10) in cache
-        assert cache.counters.graph_bytes >= 95
+        assert len(cache) == 0
+        assert cache.counters.graph_bytes == 0
+        assert cache.next_waiting() == own(10)
+        assert (cache.counters.failed, cache.counters.evicted) == (1, 1)
+        store(cache, 10)
+        assert hit(cache, 10) is REPLAY
         assert [hit(cache, 1000) for _ in range(3)] == [EAGER] * 3
-        assert cache.counters.failed == 1
+        assert cache.next_waiting() is None
 
     @pytest.mark.parametrize(("pool_bytes", "fits"), [(0, True), (99, True), (100, False)])
     def test_whether_a_pool_fits(self, pool_bytes, fits):

@@ -153,6 +153,27 @@ class TestMeasured:
         assert type(self.choose(monkeypatch, *backends, longest=longest)) is AutoAttention
         assert [backend.made for backend in backends] == expected
 
+    @pytest.mark.parametrize(
+        ("slow", "expected"),
+        [
+            ({}, [1, 1, 0]),
+            ({"large"}, [1, 0, 1]),  # another is almost as quick
+            ({"small"}, [1, 1, 0]),
+            ({"large", "almost"}, [1, 1, 0]),  # one of the two suffices
+        ],
+    )
+    def test_what_loads_slowly_and_gains_little_is_not_loaded(self, monkeypatch, slow, expected):
+        measured = (entry(16, small=1.0, large=3.0, almost=3.0), entry(4096, small=9.0, large=5.0, almost=5.2))
+        monkeypatch.setattr(self.__class__, "ENTRIES", measured)
+        backends = [fake(name, loads_slowly=name in slow) for name in ("small", "large", "almost")]
+        self.choose(monkeypatch, *backends)
+        assert [backend.made for backend in backends] == expected
+
+    def test_what_loads_slowly_is_loaded_where_the_better_one_fails(self, monkeypatch):
+        monkeypatch.setattr(self.__class__, "ENTRIES", (entry(16, small=9.0, large=5.0, almost=5.1),))
+        backends = [fake("small"), fake("large", loads_slowly=True, broken=True), fake("almost", loads_slowly=True)]
+        assert self.choose(monkeypatch, *backends).choice(16, 1, 16) == "almost"
+
     def test_only_what_can_run_here(self, monkeypatch):
         unusable = fake("large", why_not=classmethod(lambda cls, *where: "too old"))
         chosen = self.choose(monkeypatch, fake("plain"), unusable, fake("small"))
