@@ -1,11 +1,15 @@
 """Which device an engine runs on, and how one is set up."""
 
+import logging
 import os
+import threading
+from importlib import import_module
 
 import torch
 
 from lazuli.errors import ConfigError
 
+_log = logging.getLogger(__name__)
 _CORES_TO_SPIN = 8
 
 
@@ -44,6 +48,27 @@ def read_device(name: str) -> torch.device:
     if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, cuda:N")
     return device
+
+
+def wake_gpu(device: torch.device) -> threading.Thread:
+    """Start what a GPU's first matrix product and first Triton kernel wait for, beside other loading.
+
+    Returns:
+        The thread that does it. What fails there fails again, and is told, where it is needed.
+    """
+    thread = threading.Thread(target=_wake_gpu, args=(device,), name="wake-gpu", daemon=True)
+    thread.start()
+    return thread
+
+
+def _wake_gpu(device: torch.device) -> None:
+    try:
+        with torch.cuda.device(device):
+            square = torch.ones(16, 16, dtype=torch.bfloat16, device=device)
+            torch.mm(square, square)
+            import_module("triton").runtime.driver.active.get_current_device()
+    except Exception:
+        _log.debug("the GPU could not be woken early", exc_info=True)
 
 
 def keep_products_exact() -> None:

@@ -22,6 +22,7 @@ from lazuli.config import EngineConfig
 from lazuli.context.stepper import SpanStepper
 from lazuli.cpu import CpuStepper
 from lazuli.cuda import CudaStepper
+from lazuli.device import wake_gpu
 from lazuli.engine_parts import choose_program, load_parts
 from lazuli.graph import GraphCache, GraphCounters
 from lazuli.graph_keeper import GraphKeeper
@@ -72,6 +73,7 @@ class Engine:
         self._is_float16 = config.dtype == "float16"
         if device.type == "cuda":
             keep_compiled_kernels(find_cache_folder(config.cache_dir))
+            wake_gpu(device)  # attention packages take seconds to import
         self.token_budget = config.token_budget or _default_budget(device)
         self._max_batch_sequences = config.max_batch_sequences
         parts = load_parts(config, self.checkpoint, device)
