@@ -7,8 +7,10 @@ VENV ?= .venv
 TORCH ?= 2.13.0
 ARGS ?=
 
-RUN_EXTRAS := engine,default-model,server
-DEV_EXTRAS := $(RUN_EXTRAS),dev
+RUN_EXTRAS := engine,default-model,server,gateway
+DEV_EXTRAS := $(RUN_EXTRAS),otel,dev
+# Those of the Dockerfile.
+IMAGE_EXTRAS := engine default-model gateway otel
 PIP := $(VENV)/bin/python -m pip -q --disable-pip-version-check
 # A stamp newer than pyproject.toml says that the environment is complete; its name carries the torch version.
 RUN_STAMP := $(VENV)/.installed-torch-$(TORCH)
@@ -17,7 +19,7 @@ DEV_STAMP := $(VENV)/.installed-torch-$(TORCH)-dev
 # The machine's own Python where no .venv was made, or where PYTHON was given: it is the one that has a torch for the GPU.
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(VENV)/bin/python),$(PYTHON)),$(PYTHON))
 
-.PHONY: help serve doctor test test-gpu check format report bundle env dev-env clean
+.PHONY: help serve doctor test test-gpu check format report bundle pins audit env dev-env clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -51,6 +53,13 @@ bundle:  ## Pack server, packages and source for a GPU machine without a network
 
 report: dev-env  ## Render the performance report from perf/results
 	$(VENV)/bin/python perf/report.py $(ARGS)
+
+pins: dev-env  ## Write docker/constraints.txt: the packages of the image, as they are in .venv
+	@sed -i '/^[^#]/d' docker/constraints.txt
+	@$(VENV)/bin/python docker/requirements.py --pins pyproject.toml $(IMAGE_EXTRAS) >> docker/constraints.txt
+
+audit: dev-env  ## Look the packages of the image up among known faults; needs PyPI's own server
+	echo torch==$(TORCH) | cat docker/constraints.txt - | $(VENV)/bin/pip-audit --strict --disable-pip --no-deps -r /dev/stdin
 
 env: $(RUN_STAMP)  ## Make .venv with what serving needs
 

@@ -63,6 +63,10 @@ class _Sender:
         """An error in its place."""
         self._answered.put((self, error))
 
+    def is_cancelled(self) -> bool:
+        """Never."""
+        return False
+
 
 class _Load:
     """Clients that each wait for an answer and ask again: one thread for all of them.

@@ -43,11 +43,13 @@ _COLUMNS = {
     "emb_per_s": ("texts/s", "{:.0f}"),
     "tokens_per_s": ("tokens/s", "{:,.0f}"),
     "speedup": ("against the first", "{:.2f}×"),
+    "min_cosine": ("least cosine", "{:.6f}"),
 }
 
 # What the front page shows, and under which title.
 _FRONT_PAGE = {
-    "cpu-2core/cpu_comparison": "On two CPU cores, in one process without the server: {}",
+    "cpu-2core/side_by_side_latency": "On two CPU cores, one text at a time, turn and turn about: {}",
+    "cpu-2core/side_by_side_bulk": "On two CPU cores, many real texts of mixed lengths, turn and turn about: {}",
     "h200-host-2core/cpu_comparison": "On two CPU cores with AMX, in one process without the server (no GPU used): {}",
     "h200/engine_qwen3": "On the GPU, engine in process, random weights of the shape: {}",
     "h200/engine_bge_m3": "On the GPU, engine in process, random weights of the shape: {}",
@@ -68,15 +70,28 @@ def read_results(folder: Path) -> dict[str, list[Line]]:
 
 
 def compare(lines: list[Line]) -> list[Line]:
-    """Add `speedup`: how many times quicker than the first system on the same work."""
+    """Add `speedup`: how many times quicker than the first system on the same work, and `min_cosine` to it."""
     first: dict[tuple[Any, ...], Line] = {}
     compared = []
     for line in lines:
-        work = tuple(line.get(key) for key in ("suite", "len", "batch", "concurrency", "protocol", "model"))
-        base = first.setdefault(work, line)
-        other = base["system"] != line["system"]
-        compared.append(line | ({"speedup": base["p50_ms"] / line["p50_ms"]} if other else {}))
+        base = first.setdefault(_work(line), line)
+        added = {"speedup": _speedup(line, base)} if base["system"] != line["system"] else {}
+        extra = line.get("extra", {})
+        compared.append(line | added | {key: extra[key] for key in ("min_cosine",) if key in extra})
     return compared
+
+
+def _work(line: Line) -> tuple[Any, ...]:
+    """What two lines must have in common to be compared: measured in turns, systems may be reached in any way."""
+    keys = ("suite", "len", "batch", "concurrency", "note", "model")
+    return (*map(line.get, keys), None if "turns" in line.get("extra", {}) else line.get("protocol"))
+
+
+def _speedup(line: Line, base: Line) -> float:
+    """By rates where many texts are what counts, else by the median request."""
+    if line["suite"] == "throughput" and "emb_per_s" in line:
+        return float(line["emb_per_s"] / base["emb_per_s"])
+    return float(base["p50_ms"] / line["p50_ms"])
 
 
 def table(lines: list[Line]) -> str:

@@ -13,7 +13,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from agreement import DisagreementError, check, probes
@@ -30,7 +29,7 @@ from side_by_side import Plan, SideBySide
 from suites import cold_start
 from suites.contract import Described
 from suites.registry import SUITES
-from targets import Workshop
+from targets import Target, Workshop
 from text_files import read_texts
 
 COLD_START = "cold-start"
@@ -49,6 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
+    workshop, plan = prepare(options)
+    if options.suite == COLD_START:
+        cold_start.run(workshop, options.target, plan, options)
+    else:
+        with workshop.open(options.target) as targets:
+            measure(targets, workshop, plan, options)
+    print(plan.results / plan.machine / f"{plan.name}.jsonl")
+
+
+def prepare(options: argparse.Namespace) -> tuple[Workshop, Plan]:
+    """What opens the targets, and what holds for the suite; says both."""
     checkpoint = find_checkpoint(options.checkpoint)
     limit = options.max_seq_length or load_checkpoint(checkpoint).max_seq_length
     tokenizer_file = str(resolve_checkpoint(checkpoint) / "tokenizer.json")
@@ -61,32 +71,26 @@ def _run(options: argparse.Namespace) -> None:
     turns, warm_up = (1, 0) if options.suite == COLD_START else (options.turns, options.warm_up)
     plan = Plan(options.machine, name, options.results, model, limit, turns, warm_up, options.send)
     _describe(options, plan)
-    if options.suite == COLD_START:
-        cold_start.run(workshop, options.target, plan, options)
-    else:
-        _run_open(workshop, plan, options)
-    print(plan.results / plan.machine / f"{plan.name}.jsonl")
+    return workshop, plan
 
 
-def _run_open(workshop: Workshop, plan: Plan, options: argparse.Namespace) -> None:
+def measure(targets: Sequence[Target], workshop: Workshop, plan: Plan, options: argparse.Namespace) -> None:
+    """See that open targets agree, and run one suite of requests against them."""
     suite = SUITES[options.suite]
-    specs: list[TargetSpec] = list(options.target)
-    with ExitStack() as stack:
-        targets = stack.enter_context(workshop.open(specs))
-        _refuse_without_ids(options.send, [target.name for target in targets if not target.peer.takes_ids])
-        lengths = [each for each in suite.lengths(options) if each.high <= plan.limit]
-        requests = probes(workshop.rows, lengths)
-        if options.reference == "first":
-            cosines = check(targets, targets[0], requests, options.min_cosine)
-            against = targets[0].name
-        else:
-            # Closed again before anything is timed.
-            with workshop.open([TargetSpec(_REFERENCE, None, {"label": "the reference"})]) as (reference,):
-                cosines = check(targets, reference, requests, options.min_cosine)
-            against = _REFERENCE
-        for name, cosine in cosines.items():
-            print(f"agrees: {name}, least cosine {cosine:.7f} to {against}", flush=True)
-        suite.run(SideBySide(targets, plan, cosines), options)
+    _refuse_without_ids(options.send, [target.name for target in targets if not target.peer.takes_ids])
+    lengths = [each for each in suite.lengths(options) if each.high <= plan.limit]
+    requests = probes(workshop.rows, lengths)
+    if options.reference == "first":
+        cosines = check(targets, targets[0], requests, options.min_cosine)
+        against = targets[0].name
+    else:
+        # Closed again before anything is timed.
+        with workshop.open([TargetSpec(_REFERENCE, None, {"label": "the reference"})]) as (reference,):
+            cosines = check(targets, reference, requests, options.min_cosine)
+        against = _REFERENCE
+    for name, cosine in cosines.items():
+        print(f"agrees: {name}, least cosine {cosine:.7f} to {against}", flush=True)
+    suite.run(SideBySide(targets, plan, cosines), options)
 
 
 def _refuse_without_ids(send: str, names: Sequence[str]) -> None:

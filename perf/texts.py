@@ -21,9 +21,3 @@ def make_texts(tokenizer: tokenizers.Tokenizer, lengths: Sequence[int], seed: in
     words = sorted(word for word in tokenizer.get_vocab() if word.isascii() and word.isalpha() and word.islower())
     special = tokenizer.num_special_tokens_to_add(False)
     return [" ".join(rng.choice(words, size=length - special)) for length in lengths]
-
-
-def mixed_lengths(count: int, seed: int = 0, low: int = 8, high: int = 512) -> list[int]:
-    """Lengths spread evenly on a logarithmic scale, as those of real passages roughly are."""
-    rng = np.random.default_rng(seed)
-    return np.exp(rng.uniform(np.log(low), np.log(high), size=count)).round().astype(int).tolist()

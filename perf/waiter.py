@@ -26,6 +26,10 @@ class Waiter:
         self._error = error
         self._done.set()
 
+    def is_cancelled(self) -> bool:
+        """Never."""
+        return False
+
     def wait(self) -> None:
         """Wait for the answer.
 

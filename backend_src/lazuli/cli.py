@@ -1,4 +1,4 @@
-"""The `lazuli` command: `serve` and `doctor` here, the others from modules of their own.
+"""The `lazuli` command: `serve`, `health` and `doctor` here, the others from modules of their own.
 
 Turns words of a command line into options. Imports what a command needs only when that command runs.
 """
@@ -27,7 +27,7 @@ app.add_typer(model_app, name="model")
 verify_command.register(app)
 calibrate_command.register(app)
 
-_OWN_COMMANDS = {"serve", "doctor", "model", "verify", "calibrate"}
+_OWN_COMMANDS = {"serve", "health", "doctor", "model", "verify", "calibrate"}
 
 HttpPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of HTTP.")]
 GrpcPort = Annotated[int, typer.Option(min=1, max=65535, help="Port of gRPC.")]
@@ -81,10 +81,20 @@ def serve(
     probe_interval: Annotated[
         float, typer.Option(min=0, help="Seconds between inferences that watch the server; 0 for none.")
     ] = 5,
+    probe_timeout: Annotated[
+        float,
+        typer.Option(min=0.1, help="Seconds without an answer to such an inference, twice, until a model is stuck."),
+    ] = 5,
     hang_timeout: Annotated[
         float, typer.Option(min=1, help="Seconds without an answer until even a busy server is restarted.")
     ] = 300,
-    max_restarts: Annotated[int, typer.Option(min=0, help="Restarts within ten minutes before giving up.")] = 3,
+    max_restarts: Annotated[int, typer.Option(min=0, help="Restarts within ten minutes before giving up.")] = 10,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port of /live and /ready, which say how every model does; else there are none."
+        ),
+    ] = None,
     auto_complete_config: Annotated[
         bool,
         typer.Option("--auto-complete-config", help="Let Triton complete config.pbtxt files; starts slower."),
@@ -119,12 +129,38 @@ def serve(
             exit_timeout_s=exit_timeout,
             start_timeout_s=start_timeout,
             probe_interval_s=probe_interval,
+            probe_timeout_s=probe_timeout,
             hang_timeout_s=hang_timeout,
             max_restarts=max_restarts,
+            health_port=health_port,
             auto_complete_config=auto_complete_config,
             extra_flags=tuple(flags or ()),
         )
         code = run(options)
+    except LaunchError as error:
+        complain(error)
+        code = 1
+    raise typer.Exit(code)
+
+
+@app.command()
+def health(
+    http_port: HttpPort = 8000,
+    grpc_port: GrpcPort = 8001,
+    metrics_port: MetricsPort = 8002,
+    host: Annotated[str, typer.Option(help="Where the server is.")] = "127.0.0.1",
+    model: Annotated[list[str] | None, typer.Option(help="Ask only this model; may be repeated.")] = None,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each model.")] = 5,
+) -> None:
+    """Ask every model of a running server for a real inference; ends with 0 if all answer, else with 1."""
+    from lazuli.launch.errors import LaunchError
+    from lazuli.launch.health import check_health
+    from lazuli.launch.options import ServeOptions
+    from lazuli.launch.serve import complain
+
+    try:
+        options = ServeOptions(http_port=http_port, grpc_port=grpc_port, metrics_port=metrics_port, host=host)
+        code = check_health(options, model or [], timeout)
     except LaunchError as error:
         complain(error)
         code = 1

@@ -60,6 +60,7 @@ class Encoder:
         pooling: str,
         *,
         capturable: bool = False,
+        native: bool = False,
         attention: AttentionBackend | None = None,
         dense: Sequence[Dense] = (),
     ) -> None:
@@ -69,12 +70,14 @@ class Encoder:
             model: The model.
             pooling: `mean`, `cls` or `last`.
             capturable: Whether the model's attention may be captured in a CUDA graph.
+            native: Whether the model runs in C++ with threads of its own: see `lazuli.native`.
             attention: That attention, if it is to plan batches.
             dense: Layers between pooling and normalisation.
         """
         self._model = model
         self._pooling = pooling
         self.capturable = capturable
+        self.native = native
         self.attention = attention
         self._dense = dense
         self._head: Sequence[HeadLayer] = ()

@@ -97,6 +97,11 @@ class Engine:
         }
         self._stepper = self._make_stepper(config)
 
+    @property
+    def needs_torch_threads(self) -> bool:
+        """Whether torch computes so much on the CPU that its threads are worth having."""
+        return self.device.type == "cpu" and (not self._encoder.native or bool(self._heads))
+
     def step(self, batch: RaggedBatch) -> LazyTensor:
         """Queue the forward pass of a batch.
 

@@ -13,6 +13,7 @@ import torch
 from lazuli.attention.base import AttentionBackend
 from lazuli.attention.expanding import ExpandingAttention
 from lazuli.attention.select import check_attention, select_attention
+from lazuli.cache_folder import find_cache_folder
 from lazuli.checkpoint import Checkpoint
 from lazuli.config import EngineConfig
 from lazuli.context.config import check_pooling
@@ -24,6 +25,7 @@ from lazuli.heads.load import load_head
 from lazuli.heads.task import CONTEXT, EMBED, RERANK, check_task, scores_by_vectors
 from lazuli.models.base import ModelShape
 from lazuli.models.registry import load_model, read_attention_shape, read_shape
+from lazuli.native.accelerate import accelerate
 from lazuli.outputs.dense import DenseModel
 from lazuli.precision import check_float16, choose_cpu_dtype
 from lazuli.request import VECTORS
@@ -102,8 +104,11 @@ def load_encoder(
     def load(dtype: torch.dtype) -> Encoder:
         attention = _make_attention(config, checkpoint, device, dtype)
         model = load_model(checkpoint, attention, device, dtype)
+        # What is asked for by name is not replaced.
+        native = config.attention is None and accelerate(model, attention, find_cache_folder(config.cache_dir))
         dense = load_dense(checkpoint, model.shape.hidden_size, device)
-        return Encoder(model, pooling, capturable=attention.capturable, attention=attention, dense=dense)
+        options = {"capturable": attention.capturable, "native": native}
+        return Encoder(model, pooling, attention=attention, dense=dense, **options)
 
     # What a head makes of vectors says less about a dtype than they do, so it is attached afterwards.
     encoder = _choose_dtype(config, device, load)

@@ -6,6 +6,7 @@ LazuliError                INTERNAL
 │   └── OptionError        INVALID_ARG   an unknown request parameter, or a bad value of a known one
 ├── OverloadedError        UNAVAILABLE   too much waits already, or for too long; send the request elsewhere or later
 ├── DeadlineExceededError  CANCELLED     the time that the caller gave is over; Triton has no code of its own for it
+├── RequestCancelledError  CANCELLED     the caller gave the request up while it waited
 ├── ShuttingDownError      UNAVAILABLE   the server is stopping; send the request elsewhere
 ├── ReplyError             UNAVAILABLE   the answer could not be sent; send the request again later
 ├── NonFiniteError         INTERNAL      the model computed NaN or Inf for a row, or what float16 cannot hold
@@ -45,6 +46,12 @@ class OverloadedError(LazuliError):
 
 class DeadlineExceededError(LazuliError):
     """The request was not computed, or not to its end, within the time that the caller gave."""
+
+    triton_code = "CANCELLED"
+
+
+class RequestCancelledError(LazuliError):
+    """The caller gave the request up; nobody will read this."""
 
     triton_code = "CANCELLED"
 

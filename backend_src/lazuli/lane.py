@@ -53,15 +53,17 @@ class Lane:
         tokens: How many wait.
     """
 
-    def __init__(self, turn_tokens: int, most_of: Callable[[str], int]) -> None:
+    def __init__(self, turn_tokens: int, most_of: Callable[[str], int], refuse: Callable[[Turn, float], None]) -> None:
         """Make an empty lane.
 
         Args:
             turn_tokens: Tokens of a turn; the row that exceeds them is its last.
             most_of: Most sequences of a batch of a program.
+            refuse: Called with what is late when it leaves, and with the time.
         """
         self._turn_tokens = turn_tokens
         self._most_of = most_of
+        self._refuse = refuse
         self._turns: deque[Turn] = deque()
         self.tokens = 0
 
@@ -70,15 +72,16 @@ class Lane:
         self._turns.append(Turn(request, self._turn_tokens, queued_at, latest_start, deadline))
         self.tokens += request.num_tokens
 
-    def take(self, batch: list[Sequence], num_tokens: int, limit: int) -> int:
+    def take(self, batch: list[Sequence], num_tokens: int, limit: int, now: float) -> int:
         """Move sequences into a batch, as long as they are of its program; at least one into an empty batch.
 
-        Requests that have failed meanwhile leave.
+        Requests that have failed meanwhile leave, and so do those that are late.
 
         Args:
             batch: What goes there.
             num_tokens: Tokens that are there already.
             limit: Most tokens of the batch; a longer sequence gets one of its own.
+            now: On the clock of the owner.
 
         Returns:
             Tokens of the batch.
@@ -88,9 +91,8 @@ class Lane:
         while turns:
             turn = turns[0]
             request = turn.request
-            if request.done:
-                turns.popleft()
-                self.tokens -= turn.num_tokens
+            if request.done or turn.is_late(now):
+                self._dismiss(turns.popleft(), now)
                 continue
             if not batch:
                 program = request.program
@@ -116,20 +118,15 @@ class Lane:
             turns.popleft()
         return num_tokens
 
-    def remove_late(self, now: float) -> list[Turn]:
-        """Remove what is not to be computed any more, and return it; what has failed leaves, too."""
-        late: list[Turn] = []
+    def remove_late(self, now: float) -> None:
+        """Remove what is late or has failed, wherever it waits."""
         kept: deque[Turn] = deque()
         for turn in self._turns:
-            if turn.request.done:
-                self.tokens -= turn.num_tokens
-            elif turn.is_late(now):
-                self.tokens -= turn.num_tokens
-                late.append(turn)
+            if turn.request.done or turn.is_late(now):
+                self._dismiss(turn, now)
             else:
                 kept.append(turn)
         self._turns = kept
-        return late
 
     def oldest(self) -> float:
         """When the first of them came that still waits; infinity if none does."""
@@ -138,6 +135,11 @@ class Lane:
     def next_expiry(self) -> float:
         """When the first of them will be late, if ever."""
         return min((turn.expires_at() for turn in self._turns), default=math.inf)
+
+    def _dismiss(self, turn: Turn, now: float) -> None:
+        self.tokens -= turn.num_tokens
+        if not turn.request.done:
+            self._refuse(turn, now)
 
 
 def _take_rows(turn: Turn, batch: list[Sequence], num_tokens: int, num_rows: int) -> int:

@@ -5,12 +5,13 @@ sees the parameters of the whole, so each parses all of them and uses its own.
 """
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Self, cast
 
 from lazuli.errors import OptionError
 from lazuli.request import WORKLOADS
+from lazuli.tracing.context import HINT, is_context, without_context
 
 TRUNCATIONS = ("none", "end", "start", "split")
 INPUT_TYPES = ("query", "document")
@@ -57,7 +58,15 @@ class Options:
             OptionError: If a parameter is unknown or its value is not usable.
         """
         kind: Any = cls
+        if HINT in text:
+            text = without_context(text)
         return cast(Self, _parse_again(kind, text) if len(text) <= _LONGEST_KEPT else _parse(kind, text))
+
+    def within(self, timeout_ms: int | None) -> Self:
+        """The options with a deadline that is no later than a timeout; None for no timeout."""
+        if timeout_ms is None or (self.deadline_ms is not None and self.deadline_ms <= timeout_ms):
+            return self
+        return replace(self, deadline_ms=timeout_ms)
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ def _parse(kind: type[Any], text: str) -> Any:
     for name, value in values.items():
         if name in known:
             chosen[name] = _CHECKS[name](name, value)
-        elif not name.startswith(_RESERVED_PREFIXES):
+        elif not (name.startswith(_RESERVED_PREFIXES) or is_context(name)):
             raise OptionError(f"unknown parameter {shorten(name)}; known: {', '.join(sorted(known))}")
     given = [name for name in _EXCLUSIVE if name in chosen]
     if len(given) > 1:

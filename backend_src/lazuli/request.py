@@ -10,11 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lazuli.errors import LazuliError, ReplyError
+from lazuli.errors import LazuliError, ReplyError, RequestCancelledError
+
+if TYPE_CHECKING:
+    from lazuli.tracing.request_trace import RequestTrace
 
 _log = logging.getLogger(__name__)
 VECTORS = "vectors"
@@ -98,6 +101,9 @@ class Sender(Protocol):
     def send_error(self, error: LazuliError) -> None:
         """Send an error, which ends the request."""
 
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more. Not called once the request has ended; may take a while."""
+
 
 class Request(ABC):
     """A request of N rows; answered exactly once, or failed exactly once.
@@ -106,11 +112,13 @@ class Request(ABC):
         program: What computes its rows: `vectors`, or one of the programs of an engine. A batch has one program.
         workload: `query` if somebody waits for the answer, `bulk` if it is not urgent; None: its size tells.
         deadline_ms: So long after it was queued, what is left of it is not computed any more; None for no limit.
+        trace: Notes the batches that it is in; None if nobody wants to know.
     """
 
     program = VECTORS
     workload: str | None = None
     deadline_ms: int | None = None
+    trace: "RequestTrace | None" = None
 
     def __init__(self, rows: SequenceOf[np.ndarray], form: AnswerForm, sender: Sender) -> None:
         """Wrap checked rows.
@@ -169,6 +177,18 @@ class Request(ABC):
             if not self._done:
                 self._done = True
                 self._sender.send_error(error)
+
+    def fail_if_cancelled(self) -> bool:
+        """End the request if nobody waits for its answer; returns whether that was so. May take a while.
+
+        What is on the device goes on, and its rows are dropped when they come.
+        """
+        with self._lock:  # the sender must not be asked once the last word was sent
+            if self._done or not self._sender.is_cancelled():
+                return False
+            self._done = True
+            self._sender.send_error(RequestCancelledError("cancelled: the caller gave the request up"))
+            return True
 
     @abstractmethod
     def _answer(self, rows: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:

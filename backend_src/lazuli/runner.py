@@ -17,10 +17,11 @@ from typing import Protocol
 from lazuli.batch import RaggedBatch
 from lazuli.errors import DeviceError, ShuttingDownError
 from lazuli.lazy_tensor import LazyTensor
-from lazuli.metrics.recorder import EngineRecorder
+from lazuli.metrics.recorder import EngineRecorder, Step
 from lazuli.reply import LazyRows, ReplyPool
 from lazuli.request import VECTORS, Request, Sequence
 from lazuli.scheduler import Scheduler
+from lazuli.tracing.request_trace import note_step
 
 _log = logging.getLogger(__name__)
 _Take = Callable[[LazyRows, SequenceOf[Sequence], Callable[[], None]], None]
@@ -70,7 +71,7 @@ class Runner:
         self._scheduler = scheduler
         self._replies = replies
         self._max_in_flight = max_in_flight
-        self._recorded = (recorder or EngineRecorder(enabled=False)).steps
+        self._recorder = recorder or EngineRecorder(enabled=False)
         self._slots = threading.Semaphore(max_in_flight)
         self._stepped_at = time.monotonic()
         self._prepared: Future[None] = Future()
@@ -153,14 +154,17 @@ class Runner:
             reason = str(error)
         else:
             take = take or self._replies.expect
-            take(result, ordered, partial(self._note_arrival, started, len(sequences), num_tokens))
+            take(result, ordered, partial(self._note_arrival, started, sequences, num_tokens))
             return
         # Only here has the traceback let go of what the pass had allocated.
         self._isolate(sequences, reason)
 
-    def _note_arrival(self, started: float, num_sequences: int, num_tokens: int) -> None:
+    def _note_arrival(self, started: float, sequences: SequenceOf[Sequence], num_tokens: int) -> None:
         self._slots.release()
-        self._recorded.append((started, time.monotonic(), num_sequences, num_tokens))
+        step = (started, time.monotonic(), len(sequences), num_tokens)
+        self._recorder.steps.append(step)
+        if self._recorder.traces:
+            note_step(sequences, Step(*step))
 
     def _queue(self, sequences: SequenceOf[Sequence]) -> tuple[LazyRows, SequenceOf[Sequence], int]:
         """Queue one pass; returns its result, the sequences in its order, and their tokens."""

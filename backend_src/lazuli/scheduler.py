@@ -20,8 +20,10 @@ from lazuli.request import QUERY, Request, Sequence
 
 # So long after a query, another one is likely to come.
 _COMPANY_S = 1.0
-# How often to look for requests that waited for too long, while there are some.
+# How often to look through all for those that waited for too long, while there are some; and, since that takes a
+# microsecond a request, how many times as long as it took is to pass at least until the next time.
 _SWEEP_S = 0.001
+_SWEEP_PAUSES = 20
 # Of a budget: small enough for a query not to wait for long, large enough for the device to work well. On an H200, 2560
 # tokens of Qwen3-Embedding-0.6B take 5 ms, which is 0.9 of the rate of full batches.
 _BULK_SHARE = 16
@@ -33,7 +35,20 @@ def _refuse(request: Request, error: LazuliError) -> None:
 
 
 class Scheduler:
-    """The queue between `execute()` and the runner. Safe to use from several threads."""
+    """The queue between `execute()` and the runner. Safe to use from several threads.
+
+    Whatever comes, for T = `token_budget`, b = `bulk_tokens` < T, rows of at most b tokens and of one program:
+
+    - Of two batches in a row, one begins with bulk and one with queries, if both wait. A turn of bulk goes on until its
+      next row exceeds b. So bulk gets about b of 2T tokens while queries never end; two turns always take more than b,
+      so n tokens of it are taken within 4 * ceil(n / b) + 2 batches.
+    - A query is taken within 2 * ceil(Q / (T - b)) batches, where Q are the tokens of queries that wait when it comes,
+      with its own.
+    - Among r requests of bulk, one gets its next turn of max(b, T / 2) tokens after at most r - 1 turns of others,
+      each at most b longer.
+
+    A longer row has a turn, or a batch, by itself. A batch of at most `max_sequences` short rows may be smaller.
+    """
 
     def __init__(
         self,
@@ -73,10 +88,10 @@ class Scheduler:
         self._clock = clock
         # Half a budget: a batch of bulk is made of few requests, so that those who send answers have little to do.
         turn_tokens = max(self._bulk_tokens, token_budget // 2)
-        self._queries, self._bulk = Lane(turn_tokens, self._most_of), Lane(turn_tokens, self._most_of)
+        self._queries, self._bulk = (Lane(turn_tokens, self._most_of, self._refuse_late) for _ in range(2))
         self._is_bulk_due = False
         self._query_at = -math.inf
-        self._next_sweep = math.inf
+        self._next_sweep, self._pause_until = math.inf, -math.inf
         self._closed = False
         # Who waits for work and for room: to notify nobody takes as long as to take a batch.
         self._num_idle = self._num_blocked = 0
@@ -119,7 +134,7 @@ class Scheduler:
             deadline = math.inf if request.deadline_ms is None else now + request.deadline_ms / 1000
             lane.append(request, now, latest_start, deadline)
             if latest_start < self._next_sweep or deadline < self._next_sweep:
-                self._next_sweep = min(latest_start, deadline)
+                self._next_sweep = max(min(latest_start, deadline), self._pause_until)
             if self._num_idle:
                 self._not_empty.notify()
 
@@ -177,6 +192,12 @@ class Scheduler:
                     self._not_empty.wait()
                     self._num_idle -= 1
 
+    def sweep(self) -> None:
+        """Let go of requests that have failed, or are late: their tokens count no more."""
+        with self._lock:
+            self._sweep(self._clock())
+            self._not_full.notify_all()
+
     def close(self) -> None:
         """Refuse new requests; what is queued is still handed out."""
         with self._lock:
@@ -202,11 +223,11 @@ class Scheduler:
             self._sweep(now)
         batch: list[Sequence] = []
         if self._bulk.tokens and (self._is_bulk_due or not self._queries.tokens):
-            num_tokens = self._bulk.take(batch, 0, self._bulk_limit(now))
-            self._queries.take(batch, num_tokens, self._token_budget)
+            num_tokens = self._bulk.take(batch, 0, self._bulk_limit(now), now)
+            self._queries.take(batch, num_tokens, self._token_budget, now)
             self._is_bulk_due = False
         else:
-            self._queries.take(batch, 0, self._token_budget)
+            self._queries.take(batch, 0, self._token_budget, now)
             self._is_bulk_due = self._bulk.tokens > 0
         if self._num_blocked:
             self._not_full.notify_all()
@@ -215,10 +236,13 @@ class Scheduler:
     def _sweep(self, now: float) -> None:
         """Refuse what is late, wherever it waits: its turn may be far off."""
         for lane in (self._queries, self._bulk):
-            for turn in lane.remove_late(now):
-                self._refuse(turn.request, self._late_error(turn, now))
+            lane.remove_late(now)
         expiry = min(self._queries.next_expiry(), self._bulk.next_expiry())
-        self._next_sweep = max(expiry, now + _SWEEP_S)
+        self._pause_until = now + max(_SWEEP_S, _SWEEP_PAUSES * (self._clock() - now))
+        self._next_sweep = max(expiry, self._pause_until)
+
+    def _refuse_late(self, turn: Turn, now: float) -> None:
+        self._refuse(turn.request, self._late_error(turn, now))
 
     def _late_error(self, turn: Turn, now: float) -> LazuliError:
         if turn.deadline <= now:

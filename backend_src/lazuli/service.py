@@ -8,12 +8,13 @@ import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from lazuli.allocator import keep_memory
+from lazuli.cancellation import CancellationWatch
 from lazuli.config import EngineConfig
 from lazuli.device import choose_device
 from lazuli.engine import Engine
@@ -29,6 +30,7 @@ from lazuli.splitting.request import ChunkedRequest
 from lazuli.token_input import ChunkedRows, split_chunks
 from lazuli.tokenwise.form import TokenForm
 from lazuli.tokenwise.request import PAIRS, TokenRequest, TokenStreamRequest
+from lazuli.tracing.request_trace import RequestTrace
 
 _log = logging.getLogger(__name__)
 _QUEUED_BUDGETS = 4
@@ -60,6 +62,8 @@ class EngineService:
         keep_memory()
         torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
         self.engine = _on_passing_thread(lambda: Engine(config, choose_device(config.device, gpu_index)))
+        if self.engine.device.type == "cpu" and not self.engine.needs_torch_threads:
+            torch.set_num_threads(1)  # or else they would spin where those of the model compute
         self._quantizer = self.engine.dense_model.quantizer("cpu")
         self._request_type: type[Request] = StreamRequest if streaming else UnaryRequest
         budget = self.engine.token_budget
@@ -80,8 +84,17 @@ class EngineService:
         self._runner = Runner(
             self.engine, self._scheduler, replies, config.max_in_flight, self.engine.warm_up, self.recorder
         )
+        self._watch = CancellationWatch(self._scheduler.sweep)
 
-    def _queue(self, request: Request, options: Options, *, may_step: bool = False, may_wait: bool = False) -> None:
+    def _queue(
+        self,
+        request: Request,
+        options: Options,
+        *,
+        may_step: bool = False,
+        may_wait: bool = False,
+        trace: RequestTrace | None = None,
+    ) -> None:
         """Queue a request whose rows are checked.
 
         Args:
@@ -90,15 +103,20 @@ class EngineService:
             may_step: Whether this thread may queue the forward pass on the device, if that is idle. Not for one of
                 several requests that came together and could share a pass.
             may_wait: Whether it may then also wait for the result and call the sender itself.
+            trace: Notes the batches that it is in.
 
         Raises:
             OverloadedError: If too much waits already.
             ShuttingDownError: If the service is closed.
         """
-        request.workload, request.deadline_ms = options.workload, options.deadline_ms
-        # On a CPU a step is the computation itself, which would hold up this thread.
-        may_step = may_step and self.engine.device.type == "cuda"
+        request.workload, request.deadline_ms, request.trace = options.workload, options.deadline_ms, trace
+        # On a CPU a step is the computation itself, which holds up this thread; and torch makes threads for each that
+        # steps.
+        if self.engine.device.type == "cpu" and (not may_wait or self.engine.needs_torch_threads):
+            may_step = False
         self._runner.submit(request, may_step=may_step, may_wait=may_wait)
+        if not request.done:
+            self._watch.add(request)
 
     def wait_for_room(self) -> None:
         """Block while too many tokens wait for more to be fetched."""
@@ -110,6 +128,7 @@ class EngineService:
 
     def close(self) -> None:
         """Answer everything that was accepted, then end the threads."""
+        self._watch.close()
         self._runner.close()
         self.engine.close()
 
@@ -123,7 +142,7 @@ class EmbeddingService(EngineService):
         attention_mask: np.ndarray,
         options: RequestOptions,
         sender: Sender,
-        **permissions: bool,
+        **more: Any,
     ) -> None:
         """Queue one request. The answer goes to `sender`.
 
@@ -133,7 +152,7 @@ class EmbeddingService(EngineService):
             options: Of these, `output`, `dimensions`, `force_dimensions` and `normalize` count here, and those of
                 `_queue`.
             sender: Gets the answer, perhaps before this returns; not called if it raises.
-            permissions: `may_step` and `may_wait` of `_queue`.
+            more: `may_step`, `may_wait` and `trace` of `_queue`.
 
         Raises:
             InputError: If the arrays or the options are unusable.
@@ -145,7 +164,7 @@ class EmbeddingService(EngineService):
         request = self._make_request(chunked, form, sender)
         if chunked.starts is not None:
             request = ChunkedRequest(chunked, request, self._quantizer)
-        self._queue(request, options, **permissions)
+        self._queue(request, options, **more)
 
     def _make_request(self, chunked: ChunkedRows, form: AnswerForm, sender: Sender) -> Request:
         if not isinstance(form, TokenForm):

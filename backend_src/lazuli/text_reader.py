@@ -3,11 +3,13 @@
 Takes strings, returns ids without special tokens. Knows nothing of templates, and cuts nothing to a limit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from lazuli.text_encoders import TextEncoder
 
+# An encoder that keeps the interpreter gives it up after so many characters, for a query that may wait: a millisecond.
+_PIECE_CHARS = 16 << 10
 # A text of more characters than this for each token that it may have is looked at in part.
 _CHARS_PER_TOKEN = 32
 _SPARE_TOKENS = 128
@@ -31,7 +33,11 @@ class TextReader:
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, with nothing around them."""
         few = self.encoder.chars_for_threads
-        if few is None or len(texts) == 1 or sum(map(len, texts)) < few:
+        if len(texts) == 1:
+            return self.encoder.encode(texts)
+        if few is None:
+            return [ids for piece in _in_pieces(texts) for ids in self.encoder.encode(piece)]
+        if sum(map(len, texts)) < few:
             return self.encoder.encode(texts)
         # More pieces than threads, as some texts are longer than others.
         size = -(-len(texts) // (4 * self.threads))
@@ -52,3 +58,15 @@ class TextReader:
                 return piece
             size *= 4
         return text
+
+
+def _in_pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in their order, cut where a piece has enough characters."""
+    start = chars = 0
+    for place, text in enumerate(texts, start=1):
+        chars += len(text)
+        if chars >= _PIECE_CHARS:
+            yield texts[start:place]
+            start, chars = place, 0
+    if start < len(texts):
+        yield texts[start:]

@@ -216,26 +216,6 @@ def _ones(length: int) -> np.ndarray:
     return np.ones((1, length), dtype=np.int8)
 
 
-def decode_texts(values: np.ndarray, name: str = "text") -> list[str]:
-    """Decode a Triton BYTES tensor [N, 1].
-
-    Raises:
-        InputError: If the shape is not [N, 1], there is no row, or a row is not valid UTF-8; names row and byte.
-    """
-    if values.ndim != 2 or values.shape[1] != 1:
-        raise InputError(f"{name}: the shape must be [N, 1], one text a row, got {list(values.shape)}")
-    if values.shape[0] == 0:
-        raise InputError(f"{name}: there is no text; at least 1 row is needed")
-    texts = []
-    for row, value in enumerate(values[:, 0]):
-        try:
-            texts.append(value.decode("utf-8") if isinstance(value, bytes) else str(value))
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise InputError(f"{name}[{row}]: not valid UTF-8, byte 0x{byte:02x} at offset {error.start}") from None
-    return texts
-
-
 def _special_tokens(tokenizer: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
     """The ids that stand before and after each text."""
     for text in ("a", "1", ".", *tokenizer.get_vocab()):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from lazuli_client.aio_dispatcher import AsyncDispatcher
+from lazuli_client.aio_dispatcher import AsyncDispatcher, as_async
 from lazuli_client.context import as_documents, by_document, context_requests, located
 from lazuli_client.embeddings import Embeddings, Part
 from lazuli_client.errors import LazuliError
@@ -189,7 +189,7 @@ class AsyncLazuliClient(AsyncTaskCalls):
     async def _chunks(self, texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[Chunk[str]]:
         splitter: Splitter[str] = Splitter(self._settings.rows_per_request, self._settings.chars_per_request)
         row = 0
-        async for text in _as_async(texts):
+        async for text in as_async(texts):
             for chunk in splitter.add(as_text(text, row), len(text)):
                 yield chunk
             row += 1
@@ -225,12 +225,3 @@ async def _due(ledger: Ledger, chunks: AsyncIterator[Chunk[str]]) -> AsyncIterat
         yield again
     while ledger.has_room and (chunk := await anext(chunks, None)) is not None:
         yield ledger.admit(chunk)
-
-
-async def _as_async(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
-    if isinstance(texts, AsyncIterable):
-        async for text in texts:
-            yield text
-    else:
-        for text in texts:
-            yield text

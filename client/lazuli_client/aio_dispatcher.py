@@ -6,7 +6,8 @@ Takes requests and a way to read their outputs, as `dispatcher.py` does.
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from typing import TypeVar
 
 from lazuli_client.closed import AsyncClosedTransport
 from lazuli_client.errors import LazuliError
@@ -15,6 +16,7 @@ from lazuli_client.request import EmbedRequest
 from lazuli_client.settings import Settings
 from lazuli_client.transport import AsyncTransport, connect_async
 
+T = TypeVar("T")
 _Window = deque[tuple[EmbedRequest, asyncio.Task[Answer]]]
 
 
@@ -38,12 +40,14 @@ class AsyncDispatcher:
         if connected is not None:
             await connected.close()
 
-    async def run(self, requests: Iterator[EmbedRequest], reading: Reading[Answer]) -> AsyncIterator[Answer]:
+    async def run(
+        self, requests: Iterable[EmbedRequest] | AsyncIterable[EmbedRequest], reading: Reading[Answer]
+    ) -> AsyncGenerator[Answer, None]:
         """Send requests, a bounded number at once; yield one answer a batch, in order."""
         window: _Window[Answer] = deque()
         done: list[Answer] = []
         try:
-            for request in requests:
+            async for request in as_async(requests):
                 window.append((request, asyncio.create_task(self.send(request, reading))))
                 # Twice as many as there are slots: a slow first one must not leave the others without work.
                 while len(window) >= 2 * self._settings.max_in_flight:
@@ -59,14 +63,15 @@ class AsyncDispatcher:
 
     async def send(self, request: EmbedRequest, reading: Reading[Answer], retries: bool = True) -> Answer:
         """One request with its retries, all within the timeout, which starts when a slot is free."""
-        request = self._settings.mark(request)
         async with self._slots:
             end = time.monotonic() + self._settings.timeout_s
             attempt = 0
             left_s = self._settings.timeout_s
             while True:
                 try:
-                    return reading.read(await self.transport().send(request, left_s), len(request.rows))
+                    return reading.read(
+                        await self.transport().send(self._settings.mark(request, left_s), left_s), len(request.rows)
+                    )
                 except LazuliError as error:
                     left_s = end - time.monotonic()
                     delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
@@ -75,6 +80,16 @@ class AsyncDispatcher:
                 await asyncio.sleep(delay_s)
                 left_s -= delay_s
                 attempt += 1
+
+
+async def as_async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    """The items of either kind of iterable."""
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
 
 
 async def _collect(window: _Window[Answer], done: list[Answer], reading: Reading[Answer]) -> Answer | None:

@@ -100,7 +100,7 @@ class AioHttpTransport:
         inputs = codec.to_http(request)
         try:
             async with asyncio.timeout(timeout_s):
-                result = await self._client.infer(request.model, inputs, parameters=request.parameters)
+                result = await self._client.infer(request.model, inputs, parameters=request.sent_parameters)
         except (InferenceServerException, aiohttp.ClientError, OSError) as error:
             raise codec.from_http_error(error, self._address, timeout_s) from error
         return codec.from_http(result)

@@ -42,6 +42,7 @@ from lazuli_client.command_line import (
 )
 from lazuli_client.errors import FileError
 from lazuli_client.files import STDIN
+from lazuli_client.gateway import command as gateway_command
 from lazuli_client.options import EmbedOptions
 from lazuli_client.ranges import Ranges
 from lazuli_client.search import Hit
@@ -76,6 +77,7 @@ def register(app: typer.Typer) -> None:
     app.command()(search)
     app.command()(rerank)
     app.command()(classify)
+    gateway_command.register(app)
 
 
 def embed(

@@ -36,7 +36,7 @@ class LazuliClient(TaskCalls):
         url: host:port; by default localhost, port 8001 for gRPC and 8000 for HTTP.
         protocol: `grpc` or `http`.
         timeout_s: Limit of one request with its retries, at least 0.1; in a stream, of the wait for the next
-            answer.
+            answer. Shortly before it the server drops what it has not begun (`deadline_ms`), except in a stream.
         retries: Attempts after the first one when the server is overloaded or unreachable; 24 span about half a minute.
         max_in_flight: Requests of one call under way at once.
         rows_per_request: Texts in one request at most; not above 1024, the server's limit.

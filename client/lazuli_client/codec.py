@@ -38,7 +38,7 @@ def to_grpc(request: EmbedRequest, request_id: str = "", *, stream: bool = False
     for name, values in request.tensors.items():
         message.inputs.add(name=name, datatype=np_to_triton_dtype(values.dtype), shape=values.shape)
         message.raw_input_contents.append(_to_raw(values))
-    for name, value in request.parameters.items():
+    for name, value in request.sent_parameters.items():
         _set_parameter(message.parameters[name], value)
     if stream:
         message.parameters["triton_enable_empty_final_response"].bool_param = True

@@ -36,7 +36,12 @@ Url = Annotated[str | None, typer.Option(help="host:port of the server; localhos
 Model = Annotated[str, typer.Option(help="Name of the model, as `lazuli model add` was told.")]
 ProtocolOption = Annotated[ProtocolName, typer.Option(help="Protocol to the server.")]
 Column = Annotated[str, typer.Option(help="Name of the text column in .jsonl, .csv and .parquet.")]
-Timeout = Annotated[float, typer.Option("--timeout", help="Limit of one request in seconds, retries included.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", help="Limit of one request in seconds, retries included; the server drops what is late by then."
+    ),
+]
 Retries = Annotated[int, typer.Option(help="Retries of a request while the server is overloaded or away.")]
 BatchSize = Annotated[int, typer.Option(min=1, max=MAX_ROWS, help="Texts in one request at most.")]
 InFlight = Annotated[int, typer.Option(min=1, help="Requests under way at once.")]

@@ -71,13 +71,14 @@ class Dispatcher:
 
     def _send(self, request: EmbedRequest, reading: Reading[Answer], retries: bool = True) -> Answer:
         """One request with its retries, all within the timeout."""
-        request = self._settings.mark(request)
         end = time.monotonic() + self._settings.timeout_s
         attempt = 0
         left_s = self._settings.timeout_s
         while True:
             try:
-                return reading.read(self.transport.send(request, left_s), len(request.rows))
+                return reading.read(
+                    self.transport.send(self._settings.mark(request, left_s), left_s), len(request.rows)
+                )
             except LazuliError as error:
                 left_s = end - time.monotonic()
                 delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None

@@ -38,7 +38,7 @@ class HttpTransport:
         try:
             # tritonclient's own timeouts are per read; this one is for the whole exchange.
             with gevent.Timeout(timeout_s, TimeoutError):
-                result = self._client().infer(request.model, inputs, parameters=request.parameters)
+                result = self._client().infer(request.model, inputs, parameters=request.sent_parameters)
         except InferenceServerException as error:
             raise codec.from_http_error(error, self._address, timeout_s) from error
         except (OSError, HTTPException) as error:  # OSError is TimeoutError's base too

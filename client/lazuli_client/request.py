@@ -5,7 +5,7 @@ know protocols.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from lazuli_client.options import EmbedOptions
 from lazuli_client.settings import Settings
 from lazuli_client.splitting import Chunk, Splitter, split
 from lazuli_client.texts import Texts, TokenLists, as_texts, as_token_lists
+from lazuli_client.tracing import current_context
 
 Parameters = dict[str, str | int | bool]
 
@@ -29,6 +30,7 @@ class EmbedRequest:
         parameters: Request parameters.
         rows: For each row of the request, its row in the caller's input.
         ends_batch: Whether the caller's batch ends with this request.
+        context: The trace that the caller was in when the request was made, which other threads may send.
     """
 
     model: str
@@ -36,6 +38,12 @@ class EmbedRequest:
     parameters: Parameters
     rows: Sequence[int]
     ends_batch: bool = True
+    context: dict[str, str] = field(default_factory=current_context)
+
+    @property
+    def sent_parameters(self) -> Parameters:
+        """The parameters with the context among them."""
+        return {**self.parameters, **self.context} if self.context else self.parameters
 
 
 def text_request(

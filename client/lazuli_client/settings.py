@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Protocol = Literal["grpc", "http"]
 WORKLOADS = ("query", "bulk")
+# The server drops what it has not begun so long before nobody waits for it any more: the answer must travel, too.
+_MARGIN_S = 1.0
+_MARGIN_SHARE = 0.1
 _DEFAULT_URL = {"grpc": "localhost:8001", "http": "localhost:8000"}
 # A day. Clocks of transports overflow at some number of seconds, and nobody waits that long.
 MAX_TIMEOUT_S = 86_400.0
@@ -71,11 +74,23 @@ class Settings:
         object.__setattr__(self, "token_model", self.token_model or token_model)
         object.__setattr__(self, "stream_model", self.stream_model or stream_model)
 
-    def mark(self, request: "EmbedRequest") -> "EmbedRequest":
-        """The request with what all requests of the client carry."""
-        if self.workload is None:
-            return request
-        return replace(request, parameters={**request.parameters, "workload": self.workload})
+    def mark(self, request: "EmbedRequest", left_s: float | None = None) -> "EmbedRequest":
+        """The request with what all requests of the client carry.
+
+        Args:
+            request: The request.
+            left_s: How long its answer is waited for; None where only the next of several answers is.
+        """
+        marks: dict[str, str | int] = {}
+        if self.workload is not None:
+            marks["workload"] = self.workload
+        if left_s is not None:
+            marks["deadline_ms"] = _deadline_ms(left_s)
+        return replace(request, parameters={**request.parameters, **marks}) if marks else request
+
+
+def _deadline_ms(left_s: float) -> int:
+    return max(1, int(1000 * (left_s - min(_MARGIN_S, _MARGIN_SHARE * left_s))))
 
 
 def _check_timeout(timeout_s: float) -> None:

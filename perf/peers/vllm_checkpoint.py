@@ -18,6 +18,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "PPLXQwen3Model": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "is_causal": False},
     "Qwen3Model": {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]},
     "BertModel": {"model_type": "bert"},
+    # As published ones say; transformers 5 does not add it any more, and vLLM asks for it.
+    "XLMRobertaModel": {"position_embedding_type": "absolute"},
 }
 _POOLINGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 _WEIGHTS_AND_WORDS = ("*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab*", "special_tokens_map.json")

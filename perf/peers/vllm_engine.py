@@ -8,8 +8,10 @@ import contextlib
 import importlib
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,7 @@ class VllmEngine:
         from lazuli.checkpoint import load_checkpoint
 
         found = load_checkpoint(checkpoint)
+        _forget_python_path()
         # Its own processes: this one has threads already, which a fork would not survive.
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
         vllm: Any = importlib.import_module("vllm")
@@ -89,3 +92,9 @@ class VllmEngine:
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _forget_python_path() -> None:
+    """What is put before all packages for Lazuli's sake is not for vLLM, nor for the processes that it starts."""
+    folders = set(os.environ.pop("PYTHONPATH", "").split(os.pathsep)) - {str(Path(__file__).parents[1])}
+    sys.path[:] = [folder for folder in sys.path if folder not in folders]

@@ -240,6 +240,9 @@ class Sender:
         self.error = error
         self.ended.set()
 
+    def is_cancelled(self):
+        return False
+
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_service_under_32_threads(eager, streaming, tmp_path):

@@ -20,12 +20,12 @@ def port_flags(ports):
 
 
 class Serving:
-    """A `lazuli serve` whose output is read while it runs."""
+    """A `lazuli serve` whose output is read while it runs; `wrapper` is a command that starts it."""
 
-    def __init__(self, *arguments, **settings):
+    def __init__(self, *arguments, wrapper=(), **settings):
         self.ports = free_ports(3)
         self.process = subprocess.Popen(
-            [LAZULI, "serve", *port_flags(self.ports), *arguments],
+            [*wrapper, LAZULI, "serve", *port_flags(self.ports), *arguments],
             stdout=subprocess.PIPE,
             # A shell that runs the tests in the background has them ignore Ctrl-C, and children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

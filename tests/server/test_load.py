@@ -10,6 +10,8 @@ import pytest
 import tritonclient.grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
+from lazuli_client import LazuliClient
+
 from .conftest import assert_same_vectors
 from .wire import DOORS, HttpError, grpc_infer, post, stream_parts, text_input
 
@@ -85,6 +87,23 @@ def test_a_query_is_answered_while_most_of_a_large_request_waits(server, referen
     assert done[-1] < BULK_ROWS / 2
     bulk.finish()
     assert_same_vectors(bulk.vectors, expected)
+
+
+def test_a_client_of_ten_thousand_texts_and_one_of_single_queries(server, reference):
+    """Both go on: each query is answered long before the end of the bulk, and between two of them bulk is, too."""
+    alone = query(server)
+    texts, expected = reference
+    rows = np.arange(10_000) % len(texts)
+    done = 0
+    with LazuliClient(server.grpc, workload="bulk") as client:
+        parts = client.embed_iter(texts[row] for row in rows)
+        for _ in range(6):
+            part = next(parts)
+            assert_same_vectors(part.embeddings, expected[rows[part.indices]])
+            done += len(part.indices)
+            np.testing.assert_allclose(query(server), alone, atol=1e-5)
+        parts.close()
+    assert done < len(rows) / 4
 
 
 def test_bulk_that_came_later_shares_with_what_came_earlier(server, reference):

@@ -238,9 +238,13 @@ def test_a_process_that_stands_still_is_seen_to(measured):
     assert published_since(measured, time.time())[stamp] > after[stamp]
 
 
-def test_off():
-    with running_server(ServeOptions(door=Door.UNARY), environment={"LAZULI_METRICS": "off"}) as running:
+def test_off_and_a_log_in_text(tmp_path):
+    environment = {"LAZULI_METRICS": "off", "LAZULI_LOG_FORMAT": "text"}
+    with running_server(ServeOptions(door=Door.UNARY), environment=environment, log_path=tmp_path / "log") as running:
         grpc_infer(running, ["one"])
         text = read_text(running)
     assert "lazuli_" not in text
     assert "nv_inference_request_success" in text
+    log = (tmp_path / "log").read_text(encoding="utf-8")
+    assert re.search(r'^I\d{4} .*\] "engine: all-MiniLM-L6-v2 on ', log, re.MULTILINE)
+    assert '{"time"' not in log

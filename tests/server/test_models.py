@@ -10,7 +10,8 @@ import torch
 from tokenizers import models, pre_tokenizers, processors
 
 from lazuli.launch.options import Door, ServeOptions
-from lazuli.launch.probe import Prober, outer_models
+from lazuli.launch.probe import Prober
+from lazuli.launch.probe_model import outer_models
 from lazuli.launch.running import running_server
 from lazuli.launch.watch import Watch
 from lazuli.repository.addition import Wish, add

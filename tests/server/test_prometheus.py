@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import time
@@ -19,7 +20,7 @@ from .wire import grpc_infer, grpc_stream
 MONITORING = Path(__file__).resolve().parents[2] / "docker" / "monitoring"
 DASHBOARD = json.loads((MONITORING / "grafana" / "lazuli.json").read_text(encoding="utf-8"))
 PANELS = [
-    pytest.param(target["expr"], id=f"{panel['title']}-{target['refId']}".replace(" ", "-"))
+    pytest.param(target["expr"], target["legendFormat"], id=f"{panel['title']}-{target['refId']}".replace(" ", "-"))
     for panel in DASHBOARD["panels"]
     for target in panel.get("targets", [])
 ]
@@ -74,20 +75,36 @@ def work(server, seconds):
         time.sleep(0.05)
 
 
+def ask(address, path, **parameters):
+    url = f"http://{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)["data"]
+
+
 def query(address, expression):
     """The values that an instant query returns, by their labels."""
-    path = f"http://{address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
-    with urllib.request.urlopen(path, timeout=30) as answer:
-        result = json.load(answer)["data"]["result"]
+    result = ask(address, "query", query=expression)["result"]
     return [(row["metric"], float(row["value"][1])) for row in result]
 
 
-@pytest.mark.parametrize("expression", PANELS)
-def test_each_panel_has_data(prometheus, expression):
+@pytest.mark.parametrize(("expression", "legend"), PANELS)
+def test_each_panel_has_data_and_names_for_it(prometheus, expression, legend):
+    """Asked as Grafana does: for a range, with its variables filled in."""
     expression = expression.replace("$__rate_interval", "10s").replace("$model", ".+")
-    values = [value for _, value in query(prometheus, expression)]
+    now = time.time()
+    rows = ask(prometheus, "query_range", query=expression, start=now - 5, end=now, step=1)["result"]
+    values = [float(value) for row in rows for _, value in row["values"]]
     assert values
     assert any(map(math.isfinite, values)), values
+    named = [row for row in rows if set(re.findall(r"{{(\w+)}}", legend)) <= set(row["metric"])]
+    assert len({tuple(row["metric"].items()) for row in named}) == len(named) > 0
+
+
+def test_the_variable_of_the_dashboard_has_the_models(prometheus):
+    (variable,) = DASHBOARD["templating"]["list"]
+    series, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()
+    models = ask(prometheus, f"label/{label}/values", **{"match[]": series})
+    assert {"tokenizer", "embedding", "embedding_stream"} <= set(models)
 
 
 def test_quantiles_lie_where_the_requests_are(prometheus):
@@ -102,7 +119,6 @@ def test_quantiles_lie_where_the_requests_are(prometheus):
 
 
 def test_no_alert_on_a_server_that_is_well(prometheus):
-    with urllib.request.urlopen(f"http://{prometheus}/api/v1/rules", timeout=30) as answer:
-        rules = [rule for group in json.load(answer)["data"]["groups"] for rule in group["rules"]]
+    rules = [rule for group in ask(prometheus, "rules")["groups"] for rule in group["rules"]]
     assert len(rules) == 7
     assert [rule["name"] for rule in rules if rule["state"] != "inactive" or rule.get("lastError")] == []

@@ -1,4 +1,4 @@
-"""The examples of README.md, word for word but for the addresses."""
+"""The examples of the documents, word for word but for the addresses."""
 
 import json
 import re
@@ -13,8 +13,8 @@ import pytest
 from .serving import LAZULI, Serving
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-MODELS, PAIRS = (README.split(f"### {title}")[1].split("\n##")[0] for title in ("Several models", "Scores of pairs"))
+README = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "model_repository/README.md"))
+MODELS, PAIRS = (README.split(f"## {title}\n")[1].split("\n## ")[0] for title in ("Several models", "Scores of pairs"))
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 COMMAND = re.compile(r"    ((?:curl |\.venv/bin/lazuli (?:embed|search|rerank|model|serve|verify)).*)")
 SHELL = COMMAND.findall(README.replace(MODELS, "").replace(PAIRS, ""))

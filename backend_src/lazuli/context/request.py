@@ -57,5 +57,9 @@ class ContextRequest(Request):
         """End the request with an error, unless it has ended already."""
         self._chunks.fail(error)
 
+    def fail_if_cancelled(self) -> bool:
+        """See `Request`."""
+        return self._chunks.fail_if_cancelled()
+
     def _answer(self, rows: np.ndarray, outputs: object) -> None:
         raise NotImplementedError("the request of chunks answers")

@@ -3,6 +3,8 @@
 Takes unchecked token arrays with a `Sender`; answers come later, from other threads. Knows nothing of Triton.
 """
 
+from typing import Any
+
 import numpy as np
 
 from lazuli.context.input import read_documents
@@ -25,7 +27,7 @@ class ContextService(EngineService):
         document: np.ndarray,
         options: ContextOptions,
         sender: Sender,
-        **permissions: bool,
+        **more: Any,
     ) -> None:
         """Queue one request. The answer goes to `sender`.
 
@@ -35,7 +37,7 @@ class ContextService(EngineService):
             document: [N, 1] int32; equal for the chunks of a document.
             options: Of these, `output`, `dimensions`, `force_dimensions` and `normalize` count here.
             sender: Gets the answer, perhaps before this returns; not called if it raises.
-            permissions: `may_step` and `may_wait` of `_queue`.
+            more: `may_step`, `may_wait` and `trace` of `_queue`.
 
         Raises:
             InputError: If the arrays or the options are unusable.
@@ -45,4 +47,4 @@ class ContextService(EngineService):
         form = self.engine.dense_model.choose(options)
         documents = read_documents(input_ids, attention_mask, document, self.engine.limits)
         chunks = self._request_type([ids for one in documents for ids in one.chunks], form, sender)
-        self._queue(ContextRequest(documents, chunks), options, **permissions)
+        self._queue(ContextRequest(documents, chunks), options, **more)

@@ -14,12 +14,14 @@ from pathlib import Path
 from lazuli.launch.addresses import numeric_address
 from lazuli.launch.backend_folder import assemble_backend
 from lazuli.launch.folders import cache_folder
+from lazuli.launch.gpus import gpu_environment
 from lazuli.launch.libpython import libpython_folder
 from lazuli.launch.options import Door, LogLevel, ServeOptions
 from lazuli.launch.preflight import check_numpy
 from lazuli.launch.repository import find_repositories, models_to_load, package_parent
 from lazuli.launch.server_binary import ServerBinary, find_server, python_tag, stub_python
 from lazuli.launch.shared_memory import new_prefix
+from lazuli.tracing.setup import wants_traces
 
 ADMIN_HEADER = "admin-key"
 _CLOSED_APIS = "shared-memory,model-repository,trace,logging"
@@ -64,6 +66,7 @@ def build_launch(options: ServeOptions) -> Launch:
         *model_flags(options, repositories),
         *restriction_flags(options.admin_key),
         *log_flags(options.log_level),
+        *tracing_flags({**os.environ, **options.environment}),
         f"--exit-timeout-secs={options.exit_timeout_s}",
     ]
     if server.is_wheel:
@@ -122,6 +125,13 @@ def log_flags(level: LogLevel) -> list[str]:
     return ["--log-verbose=1"] if level is LogLevel.VERBOSE else []
 
 
+def tracing_flags(environment: Mapping[str, str]) -> list[str]:
+    """Make parameters of the headers that say of which trace a call is, if models make spans."""
+    if not wants_traces(environment):
+        return []
+    return [f"--{protocol}-header-forward-pattern=(?i)^trace(parent|state)$" for protocol in ("http", "grpc")]
+
+
 def server_environment(options: ServeOptions, server: ServerBinary, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment in which the server and its stubs find libraries and packages."""
     environment = dict(inherited)
@@ -135,7 +145,8 @@ def server_environment(options: ServeOptions, server: ServerBinary, inherited: M
     if package_parent() != Path(sysconfig.get_path("purelib")).resolve():
         _prepend(environment, "PYTHONPATH", package_parent())
     environment.pop("PYTHONHOME", None)
-    return environment | options.model_environment() | dict(options.environment)
+    environment |= options.model_environment() | dict(options.environment)
+    return environment | gpu_environment(environment.get("LAZULI_DEVICE"), environment)
 
 
 def _prepend(environment: dict[str, str], variable: str, folder: Path | None) -> None:

@@ -52,9 +52,11 @@ class ServeOptions:
         rerank_checkpoint: Of a model `rerank` beside it.
         exit_timeout_s: Seconds that requests in flight get to finish after a stop was asked for.
         start_timeout_s: Seconds until every model must have answered a real inference.
-        probe_interval_s: Seconds between two real inferences that watch the running server.
+        probe_interval_s: Seconds between two rounds of real inferences that watch the running server.
+        probe_timeout_s: Seconds for such an inference; only a server that is idle meanwhile counts as stuck.
         hang_timeout_s: Seconds without one answered request after which even a busy server is restarted.
         max_restarts: Restarts within ten minutes; one more failure ends the command.
+        health_port: Where to say whether the server lives and is ready; None for nowhere.
         extra_flags: Passed to tritonserver as they are, after our own.
         environment: Added to the environment of the server, over everything else.
     """
@@ -79,14 +81,16 @@ class ServeOptions:
     exit_timeout_s: int = 5
     start_timeout_s: float = 300.0
     probe_interval_s: float = 5.0
+    probe_timeout_s: float = 5.0
     hang_timeout_s: float = 300.0
-    max_restarts: int = 3
+    max_restarts: int = 10
+    health_port: int | None = None
     extra_flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len({self.http_port, self.grpc_port, self.metrics_port}) < 3:
-            raise LaunchError(f"the three ports must differ, not {', '.join(map(str, self.ports.values()))}")
+        if len(set(self.ports.values())) < len(self.ports):
+            raise LaunchError(f"the ports must differ, not {', '.join(map(str, self.ports.values()))}")
         if self.device is not None and not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise LaunchError(f"--device {self.device!r} is not auto, cpu, cuda or cuda:N")
         if self.checkpoint is not None and not self.checkpoint.strip():
@@ -100,11 +104,12 @@ class ServeOptions:
     @property
     def ports(self) -> dict[str, int]:
         """The ports by the name of their option."""
-        return {
+        ports = {
             "--http-port": self.http_port,
             "--grpc-port": self.grpc_port,
             "--metrics-port": self.metrics_port,
         }
+        return ports if self.health_port is None else {**ports, "--health-port": self.health_port}
 
     def model_environment(self) -> dict[str, str]:
         """The environment variables that `config.pbtxt` files substitute, for the options given."""

@@ -1,4 +1,4 @@
-"""Asks a served model for one real inference, made up from its configuration alone.
+"""Asks a served model for one real inference.
 
 Takes addresses and a model; raises `ProbeError` unless the answer is whole and finite. Does not know the
 models' names or what the numbers mean.
@@ -6,17 +6,14 @@ models' names or what the numbers mean.
 
 import math
 import queue
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from lazuli.launch.addresses import Addresses
-from lazuli.launch.rest import RestError, call
-
-PROBE_TEXT = "Is anyone there?"
-# Token 1 exists in every vocabulary, and a mask of ones has no holes.
-_PROBE_LENGTH = 4
-# Optional for models that read a single text, or do not tell segments apart; others need them.
-_SEGMENTS = "token_type_ids"
+from lazuli.launch.probe_model import ProbeModel, probe_model, probe_values, step_names
+from lazuli.launch.rest import RestError, call, read_text
+from lazuli.launch.tls import GrpcTls
 
 
 class ProbeError(Exception):
@@ -33,33 +30,19 @@ class ProbeError(Exception):
         self.silent = silent
 
 
-@dataclass(frozen=True)
-class ProbeModel:
-    """What a probe needs to know of a model.
-
-    Attributes:
-        inputs: Name, datatype and shape of each input.
-        decoupled: Whether it answers in a stream only.
-        steps: The models of an ensemble.
-    """
-
-    name: str
-    inputs: tuple[tuple[str, str, tuple[int, ...]], ...]
-    decoupled: bool
-    steps: tuple[str, ...] = ()
-
-
 class Prober:
     """Looks up the served models and probes them.
 
     Args:
         addresses: Where the server is.
         admin_key: Opens the list of models.
+        tls: Of the gRPC port; None for none.
     """
 
-    def __init__(self, addresses: Addresses, admin_key: str) -> None:
+    def __init__(self, addresses: Addresses, admin_key: str, tls: GrpcTls | None = None) -> None:
         self._addresses = addresses
         self._admin_key = admin_key
+        self._tls = tls
 
     def is_ready(self) -> bool:
         """Whether the server says that all its models are loaded."""
@@ -76,8 +59,24 @@ class Prober:
     def served_models(self) -> list[ProbeModel]:
         """All models that are loaded."""
         index = call(self._addresses.http, "POST", "/v2/repository/index", {"ready": True}, self._admin_key)
-        configs = {entry["name"]: self._config(entry["name"]) for entry in index}
-        return [probe_model(config, configs) for config in configs.values()]
+        return self.find_models([entry["name"] for entry in index])
+
+    def find_models(self, names: Iterable[str]) -> list[ProbeModel]:
+        """The loaded models of these names."""
+        wanted = list(names)
+        configs: dict[str, dict[str, Any]] = {}
+        left = list(wanted)
+        while left:
+            name = left.pop()
+            if name not in configs:
+                configs[name] = self._config(name)
+                left += step_names(configs[name])  # they tell whether an ensemble is decoupled
+        return [probe_model(configs[name], configs) for name in wanted]
+
+    def measured_models(self) -> list[str]:
+        """The names of all models that are loaded, from the metrics: for those who have no admin key."""
+        text = read_text(self._addresses.metrics, "/metrics")
+        return list(dict.fromkeys(re.findall(r'^nv_inference_request_success\{model="([^"]+)"', text, re.MULTILINE)))
 
     def is_loaded(self, model: str) -> bool:
         """Whether the server lists it as ready; so it does until somebody unloads it, also if its process has died."""
@@ -92,15 +91,15 @@ class Prober:
     def probe_everywhere(self, model: ProbeModel, timeout_s: float) -> None:
         """Probe over each protocol that the model can answer on."""
         if model.decoupled:
-            probe_stream(self._addresses.grpc, model, timeout_s)
+            probe_stream(self._addresses.grpc, model, timeout_s, self._tls)
         else:
             probe_http(self._addresses.http, model, timeout_s)
-            probe_grpc(self._addresses.grpc, model, timeout_s)
+            probe_grpc(self._addresses.grpc, model, timeout_s, self._tls)
 
     def probe(self, model: ProbeModel, timeout_s: float) -> None:
         """Probe once, by the cheapest way."""
         if model.decoupled:
-            probe_stream(self._addresses.grpc, model, timeout_s)
+            probe_stream(self._addresses.grpc, model, timeout_s, self._tls)
         else:
             probe_http(self._addresses.http, model, timeout_s)
 
@@ -109,41 +108,10 @@ class Prober:
         return config
 
 
-def probe_model(config: dict[str, Any], configs: dict[str, dict[str, Any]]) -> ProbeModel:
-    """Read a model's configuration; an ensemble is decoupled if one of its steps is."""
-    steps = tuple(step["model_name"] for step in config.get("ensemble_scheduling", {}).get("step", ()))
-    batched = config.get("max_batch_size", 0) > 0
-    inputs = tuple(
-        (entry["name"], datatype(entry["data_type"]), probe_shape(entry, batched))
-        for entry in config["input"]
-        if not entry.get("optional", False) or entry["name"] == _SEGMENTS
-    )
-    decoupled = any(_is_decoupled(configs[name]) for name in (config["name"], *steps) if name in configs)
-    return ProbeModel(config["name"], inputs, decoupled, steps)
-
-
-def outer_models(models: list[ProbeModel]) -> list[ProbeModel]:
-    """The models that are no step of another: probing these exercises all."""
-    inner = {step for model in models for step in model.steps}
-    return [model for model in models if model.name not in inner]
-
-
-def datatype(config_type: str) -> str:
-    """The protocol's name of a datatype, from the configuration's."""
-    return "BYTES" if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
-
-
-def probe_shape(entry: dict[str, Any], batched: bool) -> tuple[int, ...]:
-    """A shape for one row, with something short in the place of free dimensions."""
-    free = 1 if entry["data_type"] == "TYPE_STRING" else _PROBE_LENGTH
-    dims = [free if int(dim) < 0 else int(dim) for dim in entry["dims"]]
-    return (1, *dims) if batched else tuple(dims)
-
-
 def probe_http(address: str, model: ProbeModel, timeout_s: float) -> None:
     """One `infer` over HTTP, in JSON."""
     inputs = [
-        {"name": name, "datatype": kind, "shape": shape, "data": _values(name, kind, math.prod(shape))}
+        {"name": name, "datatype": kind, "shape": shape, "data": probe_values(name, kind, math.prod(shape))}
         for name, kind, shape in model.inputs
     ]
     try:
@@ -158,12 +126,12 @@ def probe_http(address: str, model: ProbeModel, timeout_s: float) -> None:
             raise ProbeError(f"{model.name} over HTTP: {output['name']} is not finite")
 
 
-def probe_grpc(address: str, model: ProbeModel, timeout_s: float) -> None:
+def probe_grpc(address: str, model: ProbeModel, timeout_s: float, tls: GrpcTls | None = None) -> None:
     """One `ModelInfer` over gRPC."""
     # Imported here: half a second that passes while the server loads its models.
     import tritonclient.grpc as grpc
 
-    with grpc.InferenceServerClient(address) as client:
+    with grpc.InferenceServerClient(address, **(tls.channel() if tls else {})) as client:
         try:
             result = client.infer(model.name, _grpc_inputs(model), client_timeout=timeout_s)
         except grpc.InferenceServerException as error:
@@ -171,12 +139,12 @@ def probe_grpc(address: str, model: ProbeModel, timeout_s: float) -> None:
     _check_finite(model, result)
 
 
-def probe_stream(address: str, model: ProbeModel, timeout_s: float) -> None:
+def probe_stream(address: str, model: ProbeModel, timeout_s: float, tls: GrpcTls | None = None) -> None:
     """One request on a gRPC stream, read to its final response."""
     import tritonclient.grpc as grpc
 
     answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
-    client = grpc.InferenceServerClient(address)
+    client = grpc.InferenceServerClient(address, **(tls.channel() if tls else {}))
     finished = False
     try:
         # The header asks for a gRPC status with an error, which tells load from faults.
@@ -220,7 +188,7 @@ def _grpc_inputs(model: ProbeModel) -> list[Any]:
     inputs = []
     for name, kind, shape in model.inputs:
         tensor = grpc.InferInput(name, shape, kind)
-        values = np.array(_values(name, kind, math.prod(shape)), dtype=triton_to_np_dtype(kind))
+        values = np.array(probe_values(name, kind, math.prod(shape)), dtype=triton_to_np_dtype(kind))
         tensor.set_data_from_numpy(values.reshape(shape))
         inputs.append(tensor)
     return inputs
@@ -231,14 +199,3 @@ def _check_finite(model: ProbeModel, result: Any) -> None:
         values = result.as_numpy(output.name)
         if output.datatype.startswith("FP") and not all(map(math.isfinite, values.ravel().tolist())):
             raise ProbeError(f"{model.name} over gRPC: {output.name} is not finite")
-
-
-def _is_decoupled(config: dict[str, Any]) -> bool:
-    return bool(config.get("model_transaction_policy", {}).get("decoupled", False))
-
-
-def _values(name: str, kind: str, count: int) -> list[str | int]:
-    """What goes into an input: a pair has two segments, everything else is of one value."""
-    if name == _SEGMENTS:
-        return [int(2 * place >= count) for place in range(count)]
-    return [PROBE_TEXT if kind == "BYTES" else 1] * count

@@ -10,12 +10,12 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from lazuli.launch.command import Launch
-from lazuli.launch.shared_memory import remove_regions
+from lazuli.launch.shared_memory import keep_private, remove_regions
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -24,6 +24,7 @@ _GOOD_ENDS = (0, -signal.SIGTERM)
 # What the server needs beyond its exit timeout to unload models and to stop its stubs.
 _STOP_MARGIN_S = 8.0
 _POLL_S = 0.05
+_PROC = Path("/proc")
 # Triton 24.10 copies a form-encoded HTTP body to the stack twice (a plain `curl -d` sends such), and parses JSON by
 # recursion: with the usual 8 MB, a body of 4 MB or 50,000 nested brackets ends the server. This costs address space.
 _STACK_BYTES = 512 * 1024 * 1024
@@ -31,12 +32,23 @@ _STACK_BYTES = 512 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Member:
-    """One process of the server's group, as /proc shows it."""
+    """One process of the server's group, as /proc shows it.
+
+    Attributes:
+        state: A letter; `Z` has ended and was not collected.
+        model: The name of the model that it runs; None if it is no stub, or has ended.
+    """
 
     pid: int
     name: str
     state: str
     cpu_ticks: int
+    model: str | None = None
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether it is a process of the Python backend."""
+        return self.name.startswith("triton_python")
 
 
 class ServerProcess:
@@ -72,24 +84,24 @@ class ServerProcess:
         """The server and its stubs, with those that have ended but were not collected."""
         return group_members(self.pid)
 
-    def dead_stubs(self) -> list[int]:
-        """Stubs that died on their own: the server collects only those that it stopped itself."""
-        return [
-            member.pid
-            for member in self.members()
-            if member.state == "Z" and member.pid != self.pid and member.name.startswith("triton_python")
-        ]
+    def cpu_s(self, models: Collection[str] = ()) -> float:
+        """Processor time that the stubs of these models have used; without any, the whole group."""
+        ticks = sum(member.cpu_ticks for member in self.members() if not models or member.model in models)
+        return ticks / os.sysconf("SC_CLK_TCK")
 
-    def cpu_s(self) -> float:
-        """Processor time that the whole group has used."""
-        return sum(member.cpu_ticks for member in self.members()) / os.sysconf("SC_CLK_TCK")
+    def keep_private(self) -> None:
+        """Let no other account read the texts and vectors in shared memory, in whatever regions there are by now."""
+        keep_private(self._shm_prefix)
 
-    def stop(self, exit_timeout_s: float, hurry: Callable[[], bool] = lambda: False) -> bool:
+    def stop(
+        self, exit_timeout_s: float, hurry: Callable[[], bool] = lambda: False, *, is_faulty: bool = False
+    ) -> bool:
         """Let requests in flight finish, then end everything and remove the shared memory.
 
         Args:
             exit_timeout_s: What the server was told with `--exit-timeout-secs`.
             hurry: Asked all the time; once true, everything is killed at once.
+            is_faulty: Whether to leave out what comes after: with a dead or stuck stub, the server does not get far.
 
         Returns:
             Whether the server ended by itself, and in good order: not by a crash, as it does where requests that are
@@ -97,7 +109,7 @@ class ServerProcess:
         """
         if self.exit_code() is None:
             self._process.send_signal(signal.SIGTERM)
-        ended = self._wait(exit_timeout_s + _STOP_MARGIN_S, hurry)
+        ended = self._wait(exit_timeout_s + (0.0 if is_faulty else _STOP_MARGIN_S), hurry)
         self.kill()
         return ended and self.exit_code() in _GOOD_ENDS
 
@@ -124,7 +136,7 @@ class ServerProcess:
 def group_members(group: int) -> list[Member]:
     """All processes of a process group."""
     members = []
-    for folder in Path("/proc").iterdir():
+    for folder in _PROC.iterdir():
         if folder.name.isdigit():
             member = _read_member(folder, group)
             if member is not None:
@@ -142,7 +154,17 @@ def _read_member(folder: Path, group: int) -> Member | None:
     fields = rest.split()
     if int(fields[2]) != group:
         return None
-    return Member(int(folder.name), name, fields[0], int(fields[11]) + int(fields[12]))
+    return Member(int(folder.name), name, fields[0], int(fields[11]) + int(fields[12]), _read_model(folder))
+
+
+def _read_model(folder: Path) -> str | None:
+    """From the command line of a stub: .../MODEL/VERSION/model.py is its first argument."""
+    try:
+        words = (folder / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    path = Path(os.fsdecode(words[1])) if len(words) > 1 else Path()
+    return path.parent.parent.name if path.name == "model.py" else None
 
 
 def _kill_group(group: int) -> None:

@@ -38,21 +38,37 @@ def call(
     headers = {"Connection": "close", "Content-Type": "application/json"}
     if admin_key:
         headers[ADMIN_HEADER] = admin_key
+    raw = _exchange(address, method, path, None if body is None else json.dumps(body), headers, timeout_s)
+    return json.loads(raw) if raw else None
+
+
+def read_text(address: str, path: str, timeout_s: float = 10.0) -> str:
+    """Get a page that is plain text.
+
+    Raises:
+        RestError, OSError: As `call` does.
+    """
+    return _exchange(address, "GET", path, None, {"Connection": "close"}, timeout_s).decode()
+
+
+def _exchange(
+    address: str, method: str, path: str, body: str | None, headers: dict[str, str], timeout_s: float
+) -> bytes:
     connection = http.client.HTTPConnection(address, timeout=timeout_s)
     try:
-        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
-        return _answer(response.status, response.read())
+        return _checked(response.status, response.read())
     except http.client.HTTPException as error:
         raise ConnectionError(f"not an HTTP answer: {error!r}") from error
     finally:
         connection.close()
 
 
-def _answer(status: int, raw: bytes) -> Any:
+def _checked(status: int, raw: bytes) -> bytes:
     if status >= 400:
         raise RestError(status, _error_text(raw) or f"HTTP status {status}")
-    return json.loads(raw) if raw else None
+    return raw
 
 
 def _error_text(raw: bytes) -> str:

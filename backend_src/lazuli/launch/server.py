@@ -13,13 +13,17 @@ from lazuli.launch.addresses import Addresses
 from lazuli.launch.command import Launch
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.options import ServeOptions
-from lazuli.launch.probe import ProbeError, ProbeModel, Prober
+from lazuli.launch.probe import ProbeError, Prober
+from lazuli.launch.probe_model import ProbeModel
 from lazuli.launch.process import ServerProcess
 from lazuli.launch.rest import RestError
-from lazuli.launch.server_log import LogFollower, failure_reason
+from lazuli.launch.server_log import LogFollower, all_were_answered, failure_reason
 from lazuli.launch.stop_request import StopRequest
+from lazuli.launch.tls import GrpcTls
 
 _POLL_S = 0.05
+# How Triton 24.10 ends where a client keeps an idle connection of HTTP open until the exit timeout.
+_TIMED_OUT = 1
 
 
 class Server:
@@ -35,7 +39,7 @@ class Server:
     ) -> None:
         keep_previous(log_path)
         self.addresses = Addresses.of(options)
-        self.prober = Prober(self.addresses, options.admin_key)
+        self.prober = Prober(self.addresses, options.admin_key, GrpcTls.from_flags(options.extra_flags))
         self.log_path = log_path
         self.version = ""
         self._options = options
@@ -64,6 +68,7 @@ class Server:
             self._check_time(deadline)
             if self._stop.wait(_POLL_S):
                 return []
+        self.process.keep_private()
         try:
             self.version = self.prober.server_version()
             models = self.prober.served_models()
@@ -76,15 +81,18 @@ class Server:
             raise LaunchError("the server runs but has no model loaded", self._see_log())
         return [] if self._stop.asked() else models
 
-    def close(self) -> bool:
+    def close(self, *, is_faulty: bool = False) -> bool:
         """Stop it, with what is left of it.
+
+        Args:
+            is_faulty: Whether it was found to be; as of `ServerProcess.stop`.
 
         Returns:
             Whether it ended in good order.
         """
-        ended = self.process.stop(self._options.exit_timeout_s, hurry=self._stop.asked_twice)
+        ended = self.process.stop(self._options.exit_timeout_s, self._stop.asked_twice, is_faulty=is_faulty)
         self._log.close()
-        return ended
+        return ended or (self.process.exit_code() == _TIMED_OUT and all_were_answered(self.log_path))
 
     def exit_text(self) -> str:
         """How it ended, with the reason its log gives."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from lazuli.launch.options import LogLevel
 
 _HEAD = re.compile(r"^([EWIVF])\d{4} \d\d:\d\d:\d\d\.\d+ \d+ (\S+)\] (.*)$")
+# A line of a model, in JSON. In what else it says, quotes have a backslash before them.
+_OWN = re.compile(r'^\{"time": ".*[{ ]"level": "(\w+)"')
 _SEVERITIES = {
     LogLevel.ERROR: "EF",
     LogLevel.WARNING: "EFW",
@@ -28,6 +30,7 @@ _NOISE = re.compile(
 )
 _FAILED_LOAD = re.compile(r"failed to load '(?P<model>[^']+)' version \d+: (?P<reason>.*)", re.DOTALL)
 _OWN_ERROR = "ConfigError: "
+_IN_FLIGHT = re.compile(r"Found (\d+) model versions that have in-flight inferences")
 _POLL_S = 0.1
 
 
@@ -42,7 +45,10 @@ class LogFilter:
     def shows(self, line: str) -> bool:
         """Whether to show this line; a line without a head (traceback, table) goes with the one before it."""
         head = _HEAD.match(line)
-        if head:
+        own = _OWN.match(line)
+        if own:
+            self._showing = self._everything or own[1][0].upper() in self._shown
+        elif head:
             severity, _, message = head.groups()
             ours = message.startswith(('"lazuli', "lazuli"))
             noise = not self._everything and _NOISE.search(message) is not None
@@ -94,6 +100,12 @@ def failure_reason(path: Path) -> str:
     errors = [_message(line) for line in lines if line.startswith(("E", "F", "error:"))]
     errors = [error for error in errors if not _NOISE.search(error)]
     return errors[-1] if errors else "\n".join(lines[-10:]) or "it wrote nothing"
+
+
+def all_were_answered(path: Path) -> bool:
+    """Whether a server that was stopped had no inference left when it looked last."""
+    counts = _IN_FLIGHT.findall(path.read_text(encoding="utf-8", errors="replace"))
+    return bool(counts) and int(counts[-1]) == 0
 
 
 def _first_of_each(reasons: dict[str, str]) -> dict[str, str]:

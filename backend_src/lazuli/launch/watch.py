@@ -6,43 +6,54 @@ left alone: refusing for load, finishing requests and using the processor are al
 
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from lazuli.launch.probe import ProbeError, ProbeModel, Prober
+from lazuli.launch.probe import ProbeError, Prober
+from lazuli.launch.probe_model import ProbeModel, outer_models
 from lazuli.launch.process import ServerProcess
 from lazuli.launch.rest import RestError
 
-_PROBE_TIMEOUT_S = 10.0
+_PROBE_TIMEOUT_S = 5.0
 _STRIKES = 2
-# Below this share of one core a server that does not answer is stuck, not busy.
+# Below this share of one core a model that does not answer is stuck, not busy.
 _IDLE_SHARE = 0.05
+# A second look at a model that did not answer comes soon.
+_DOUBT_INTERVAL_S = 1.0
 
 
 class ModelHealth:
-    """What is known of one model from the probes so far."""
+    """What is known of one model from the probes so far.
+
+    Attributes:
+        complaint: Why it could not answer the last time; None if it could, or is excused.
+    """
 
     def __init__(self, name: str, hang_timeout_s: float, now_s: float) -> None:
         self._name = name
         self._hang_timeout_s = hang_timeout_s
         self._last_answer_s = now_s
         self._strikes = 0
+        self.complaint: str | None = None
 
     def answered(self, now_s: float) -> None:
         """It answered us or somebody else, or said that it is full."""
         self._last_answer_s = now_s
         self._strikes = 0
+        self.complaint = None
 
     def failed(self, error: ProbeError, idle: bool, now_s: float) -> str | None:
         """A probe failed.
 
         Args:
             error: How.
-            idle: Whether the server used no processor time to speak of meanwhile.
+            idle: Whether its processes used no processor time to speak of meanwhile.
             now_s: The time.
 
         Returns:
             Why to restart, or None.
         """
+        self.complaint = str(error)
         if not error.silent or idle:
             self._strikes += 1
         if self._strikes >= _STRIKES:
@@ -53,7 +64,10 @@ class ModelHealth:
 
 
 class Watch:
-    """Probes the outer models by turns, from a thread of its own."""
+    """Probes the outer models by turns, from a thread of its own; where one says nothing, its steps too.
+
+    A step that is stuck shows there even if others keep the server busy.
+    """
 
     def __init__(
         self,
@@ -64,47 +78,86 @@ class Watch:
         hang_timeout_s: float,
         timeout_s: float = _PROBE_TIMEOUT_S,
     ) -> None:
+        """Begin.
+
+        Args:
+            process: The server's.
+            prober: Asks.
+            models: All that are served.
+            interval_s: Between rounds; 0 for no probes: then only dead processes are seen.
+            hang_timeout_s: After which a busy model that answers nothing is stuck, too.
+            timeout_s: Of a probe.
+        """
         self._process = process
         self._prober = prober
         self._interval_s = interval_s
         self._timeout_s = timeout_s
         now_s = time.monotonic()
-        self._health = {model: ModelHealth(model.name, hang_timeout_s, now_s) for model in models}
+        self._models = {model.name: model for model in models}
+        self._outer = outer_models(models)
+        self._health = {model.name: ModelHealth(model.name, hang_timeout_s, now_s) for model in models}
         self._reason: str | None = None
+        self._stubs: dict[int, str] = {}
+        self._dead: dict[int, str] = {}
         self._end = threading.Event()
-        threading.Thread(target=self._run, name="lazuli-watch", daemon=True).start()
+        if interval_s > 0:
+            threading.Thread(target=self._run, name="lazuli-watch", daemon=True).start()
 
     def fault(self) -> str | None:
         """Why the server has to be restarted, or None."""
-        if self._process.exit_code() is None and self._process.dead_stubs():
-            return "a process of a model died"
-        return self._reason
+        if self._process.exit_code() is not None:
+            return self._reason
+        before, self._dead = self._dead, self._find_dead()
+        # The server collects those that it stopped itself, so only one that stays dead has died on its own.
+        died = sorted(self._dead[pid] for pid in self._dead if pid in before)
+        return f"the process of {', '.join(died)} died" if died else self._reason
+
+    def complaints(self) -> dict[str, str]:
+        """For each model that cannot answer now, why."""
+        found = {name: health.complaint for name, health in self._health.items() if health.complaint}
+        return {**found, **dict.fromkeys(self._find_dead().values(), "its process died")}
 
     def close(self) -> None:
         """Ask no more; a probe under way is left to its timeout."""
         self._end.set()
 
+    def _find_dead(self) -> dict[int, str]:
+        """The stubs that have ended and were not collected, with the models that they ran."""
+        members = [member for member in self._process.members() if member.is_stub]
+        self._stubs |= {member.pid: member.model for member in members if member.model is not None}
+        return {member.pid: self._stubs.get(member.pid, "a model") for member in members if member.state == "Z"}
+
     def _run(self) -> None:
-        while self._reason is None and not self._end.wait(self._interval_s):
-            for model in self._health:
+        pause_s = self._interval_s
+        while self._reason is None and not self._end.wait(pause_s):
+            for model in self._outer:
                 self._reason = self._reason or self._check(model)
+            in_doubt = any(health.complaint for health in self._health.values())
+            pause_s = min(_DOUBT_INTERVAL_S, self._interval_s) if in_doubt else self._interval_s
 
     def _check(self, model: ProbeModel) -> str | None:
+        steps = [self._models[name] for name in model.steps if name in self._models]
         before = self._snapshot(model)
         try:
             self._prober.probe(model, self._timeout_s)
         except ProbeError as error:
-            return self._judge(model, error, before)
-        self._health[model].answered(time.monotonic())
+            reason = self._judge(model, error, before)
+            if error.silent and self._health[model.name].complaint:
+                for step in steps:
+                    reason = reason or self._check(step)
+            return reason
+        for name in (model.name, *(step.name for step in steps)):
+            self._health[name].answered(time.monotonic())
         return None
 
     def _judge(self, model: ProbeModel, error: ProbeError, before: "Snapshot") -> str | None:
         after = self._snapshot(model)
+        health = self._health[model.name]
         if error.busy or after.successes > before.successes or self._was_unloaded(model):
-            self._health[model].answered(after.time_s)
+            health.answered(after.time_s)
             return None
         idle = after.cpu_s - before.cpu_s < _IDLE_SHARE * (after.time_s - before.time_s)
-        return self._health[model].failed(error, idle, after.time_s)
+        return health.failed(error, idle, after.time_s)
 
     def _was_unloaded(self, model: ProbeModel) -> bool:
         """Whether somebody with the admin key has taken it away: no fault, and it may come back."""
@@ -118,16 +171,20 @@ class Watch:
             successes = self._prober.success_count(model.name)
         except (RestError, OSError):
             successes = 0
-        return Snapshot(time.monotonic(), self._process.cpu_s(), successes)
+        return Snapshot(time.monotonic(), self._process.cpu_s(_processes(model)), successes)
+
+
+def _processes(model: ProbeModel) -> Collection[str]:
+    return model.steps or [model.name]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What tells a busy server from a stuck one, when compared with an earlier one.
+    """What tells a busy model from a stuck one, when compared with an earlier one.
 
     Attributes:
-        cpu_s: Processor time that the server and its stubs have used.
-        successes: Requests that the model has answered; 0 if the server does not say.
+        cpu_s: Processor time that its processes have used.
+        successes: Requests that it has answered; 0 if the server does not say.
     """
 
     time_s: float

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
-from lazuli.errors import LazuliError
+from lazuli.errors import LazuliError, RequestCancelledError
 
 OK = "ok"
 UNEXPECTED = "Unexpected"
+_OWN_NAMES: dict[type[BaseException], str] = {RequestCancelledError: "cancelled"}  # like `ok`, no fault of the server
 # More than come between two drains, and a bound on memory should nobody drain.
 _MOST = 1 << 18
 # Events that are counted within a tenth of a millisecond, and the pause after them.
@@ -76,12 +77,14 @@ class EngineRecorder:
         steps: Fields of `Step`.
         replies: Seconds from the arrival of a result until the answer of one of its requests was handed over.
         requests: Fields of `Ended`.
+        traces: Whether requests may have a trace that wants to know of steps, whoever else does.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
         """Make an empty one; if it is not enabled, it keeps nothing."""
         most = _MOST if enabled else 0
         self.enabled = enabled
+        self.traces = False
         self.steps: deque[tuple[float, float, int, int]] = deque(maxlen=most)
         self.replies: deque[float] = deque(maxlen=most)
         self.requests: deque[tuple[str, int, int, float]] = deque(maxlen=most)
@@ -116,7 +119,7 @@ def drain(events: "deque[_Event]") -> Iterator[list[_Event]]:
 
 def outcome_of(error: BaseException) -> str:
     """The name of the class of an error of ours. Never its message, which may hold what the caller sent."""
-    return type(error).__name__ if isinstance(error, LazuliError) else UNEXPECTED
+    return _name_of(type(error)) if isinstance(error, LazuliError) else UNEXPECTED
 
 
 def all_outcomes() -> list[str]:
@@ -124,6 +127,10 @@ def all_outcomes() -> list[str]:
     names, kinds = [OK, UNEXPECTED, LazuliError.__name__], list(LazuliError.__subclasses__())
     while kinds:
         kind = kinds.pop()
-        names.append(kind.__name__)
+        names.append(_name_of(kind))
         kinds += kind.__subclasses__()
     return sorted(names)
+
+
+def _name_of(kind: type[LazuliError]) -> str:
+    return _OWN_NAMES.get(kind, kind.__name__)

@@ -21,6 +21,7 @@ from lazuli.weights import WeightReader
 
 if TYPE_CHECKING:
     from lazuli.fused_linear import Workspace
+    from lazuli.native.bert import NativeBert
 
 PREFIXES = ("bert.",)
 # A constant table that old checkpoints store, and heads, which `lazuli.heads` reads where they are wanted.
@@ -98,7 +99,12 @@ _NAMES = LayerNames(
 
 
 class BertModel:
-    """The encoder, without a pooling head."""
+    """The encoder, without a pooling head.
+
+    Attributes:
+        layers: All of them; none once `native` has their weights.
+        native: Computes it on a CPU, if not None: see `lazuli.native.accelerate`.
+    """
 
     def __init__(
         self,
@@ -121,22 +127,22 @@ class BertModel:
         Raises:
             ConfigError: If a tensor is missing, left over or of another shape.
         """
+        self.config, self.bias = config, bias
         self.shape = config.shape
-        self._embedding = _read_embedding(config, weights)
-        self._embedding_norm = LayerNorm.read(
-            weights, "embeddings.LayerNorm", config.hidden_size, config.layer_norm_eps
-        )
-        self._layers = [
+        self.native: NativeBert | None = None
+        self.embedding = _read_embedding(config, weights)
+        self.embedding_norm = LayerNorm.read(weights, "embeddings.LayerNorm", config.hidden_size, config.layer_norm_eps)
+        self.layers = [
             BertLayer(config, weights, attention, f"encoder.layer.{index}", names, bias)
             for index in range(config.num_hidden_layers)
         ]
         weights.finish(IGNORED)
         sizes = (3 * config.hidden_size, config.intermediate_size, config.hidden_size)
-        self._workspace = make_workspace(self._embedding.tokens, sizes) if config.hidden_act == "gelu" else None
+        self._workspace = make_workspace(self.embedding.tokens, sizes) if config.hidden_act == "gelu" else None
         self._fused_layers = []
         if self._workspace is not None:
-            norms = [self._embedding_norm, *(layer.mlp_norm for layer in self._layers)]
-            self._fused_layers = [FusedLayer(layer, norm) for layer, norm in zip(self._layers, norms, strict=False)]
+            norms = [self.embedding_norm, *(layer.mlp_norm for layer in self.layers)]
+            self._fused_layers = [FusedLayer(layer, norm) for layer, norm in zip(self.layers, norms, strict=False)]
 
     def forward(
         self,
@@ -149,20 +155,23 @@ class BertModel:
         if use_fused(self._workspace, len(input_ids)):
             hidden = self._fused(input_ids, position_ids, metadata)
             return hidden if wanted is None else hidden[wanted]
-        hidden = self._embedding_norm(self._embedding(input_ids, position_ids))
-        for layer in self._layers[:-1]:
+        if self.native is not None:
+            hidden = self.native.forward(input_ids, position_ids, metadata.cu_seqlens)
+            return hidden if wanted is None else hidden[wanted]
+        hidden = self.embedding_norm(self.embedding(input_ids, position_ids))
+        for layer in self.layers[:-1]:
             hidden = layer(hidden, metadata)
-        return self._layers[-1](hidden, metadata, wanted)
+        return self.layers[-1](hidden, metadata, wanted)
 
     def _fused(self, input_ids: torch.Tensor, position_ids: torch.Tensor, metadata: AttentionMetadata) -> torch.Tensor:
         """The same for few tokens on a GPU: each layer leaves its last norm to the next one."""
         from lazuli.triton_kernels.rows import finish_layer_norm
 
         assert self._workspace is not None, "the caller has looked"
-        stream = self._embedding.stream(input_ids, position_ids, self._embedding_norm.weight)
+        stream = self.embedding.stream(input_ids, position_ids, self.embedding_norm.weight)
         for layer in self._fused_layers:
             stream = layer(stream, metadata, self._workspace)
-        norm = self._layers[-1].mlp_norm
+        norm = self.layers[-1].mlp_norm
         return finish_layer_norm(stream.values, stream.sums, norm.weight, norm.bias, norm.eps)
 
 

@@ -30,7 +30,7 @@ class ScoringService(EngineService):
         token_type_ids: np.ndarray | None,
         options: Any,
         sender: Sender,
-        **permissions: bool,
+        **more: Any,
     ) -> None:
         """Queue one request. The answer goes to `sender`.
 
@@ -40,7 +40,7 @@ class ScoringService(EngineService):
             token_type_ids: [N, S] int8: 1 for a token of the second segment, else 0; None for a single segment.
             options: Of the task.
             sender: Gets the answer, perhaps before this returns; not called if it raises.
-            permissions: `may_step` and `may_wait` of `_queue`.
+            more: `may_step`, `may_wait` and `trace` of `_queue`.
 
         Raises:
             InputError: If the arrays are unusable.
@@ -49,7 +49,7 @@ class ScoringService(EngineService):
         """
         rows = split_rows(input_ids, attention_mask, self.engine.limits)
         rows = mark_segments(rows, input_ids, attention_mask, token_type_ids, self.engine.num_segments)
-        self._queue(self._request_type(rows, self._choose_form(options), sender), options, **permissions)
+        self._queue(self._request_type(rows, self._choose_form(options), sender), options, **more)
 
     def _choose_form(self, options: Any) -> AnswerForm:
         raise NotImplementedError
@@ -67,16 +67,16 @@ class RerankService(ScoringService):
         token_type_ids: np.ndarray | None,
         options: RerankOptions,
         sender: Sender,
-        **permissions: bool,
+        **more: Any,
     ) -> None:
         """See `ScoringService`."""
         if self.engine.program != PAIRS:
-            super().submit(input_ids, attention_mask, token_type_ids, options, sender, **permissions)
+            super().submit(input_ids, attention_mask, token_type_ids, options, sender, **more)
             return
         form = PairScoreForm(self.engine.answers.facts, options)
         rows, spans = split_pairs(input_ids, attention_mask, token_type_ids, self.engine.limits)
         kind = PairStreamRequest if self._request_type is StreamRequest else PairRequest
-        self._queue(kind(rows, spans, form, sender), options, **permissions)
+        self._queue(kind(rows, spans, form, sender), options, **more)
 
     def _choose_form(self, options: RerankOptions) -> ScoreForm:
         assert self.engine.head is not None, "the caller has looked"

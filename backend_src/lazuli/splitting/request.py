@@ -62,6 +62,10 @@ class ChunkedRequest(Request):
         """Whether the last word was sent."""
         return self._done or self._texts.done
 
+    def fail_if_cancelled(self) -> bool:
+        """See `Request`."""
+        return self._texts.fail_if_cancelled()
+
     def prepare(self) -> None:
         """Prepare the answer of the texts."""
         self._texts.prepare()
@@ -106,3 +110,6 @@ class _NoSender:
 
     def send_error(self, error: LazuliError) -> None:
         self._texts.fail(error)
+
+    def is_cancelled(self) -> bool:
+        raise NotImplementedError

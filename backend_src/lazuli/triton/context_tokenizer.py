@@ -9,7 +9,7 @@ from lazuli.context.config import ContextTokenizerConfig
 from lazuli.context.options import ContextOptions
 from lazuli.context.tokenizer import ContextTokenizer
 from lazuli.errors import InputError
-from lazuli.tokenizer import decode_texts
+from lazuli.text_input import decode_texts
 from lazuli.triton import protocol
 from lazuli.triton.answering import AnsweringModel
 
@@ -19,7 +19,7 @@ class TritonPythonModel(AnsweringModel):
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the tokenizer and run it once."""
-        protocol.log_to_triton()
+        protocol.log_to_triton(args)
         config = ContextTokenizerConfig.from_parameters(protocol.read_parameters(args))
         self._tokenizer = ContextTokenizer.from_config(config)
         with suppress(InputError):  # the limit may be less

@@ -17,6 +17,7 @@ from lazuli.config import EngineConfig
 from lazuli.options import Options
 from lazuli.triton import protocol
 from lazuli.triton.metrics import export
+from lazuli.triton.observing import begin, observe
 from lazuli.triton.response_sender import ResponseSender
 from lazuli.triton.shared_memory import AnswerRoom, find_pool
 
@@ -43,7 +44,7 @@ class EngineModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load and warm up the engine; the model is ready when this returns."""
-        protocol.log_to_triton()
+        protocol.log_to_triton(args)
         config = EngineConfig.from_parameters(protocol.read_parameters(args))
         model = json.loads(args["model_config"])
         self._streaming = bool(model.get("model_transaction_policy", {}).get("decoupled", False))
@@ -54,6 +55,8 @@ class EngineModel:
         self._returned_at = self._overlapped_at = float("-inf")
         gpu_index = protocol.read_gpu_index(args)
         self._service = type(self).service_type(config, streaming=self._streaming, gpu_index=gpu_index)
+        self._observer = observe("engine", args)
+        self._service.recorder.traces = self._observer.traces
         self._exporter = export(self._service.metrics.collect, args, enabled=self._service.recorder.enabled)
         protocol.forget_start()
 
@@ -77,6 +80,7 @@ class EngineModel:
     def finalize(self) -> None:
         """Answer what is left and stop the threads."""
         self._service.close()
+        self._observer.close()
         if self._exporter is not None:
             self._exporter.close()
 
@@ -115,6 +119,7 @@ class EngineModel:
             with_index=self._streaming,
             returning_thread=thread,
             recorder=self._service.recorder,
+            trace=begin(self._observer, request),
         )
 
     def _submit(self, request: Any, sender: ResponseSender, *, may_step: bool = False, may_wait: bool = False) -> int:
@@ -126,7 +131,8 @@ class EngineModel:
             sender.tokens = np.count_nonzero(tensors[1])  # what else is in that mask is looked at later
             tensors += [protocol.find_tensor(request, name) for name in self.optional_inputs]
             options = self.options_type.from_json(protocol.read_options(request))
-            self._service.submit(*tensors, options, sender, may_step=may_step, may_wait=may_wait)
+            options = options.within(protocol.read_timeout_ms(request))
+            self._service.submit(*tensors, options, sender, may_step=may_step, may_wait=may_wait, trace=sender.trace)
         except Exception as error:  # raising out of execute() would fail the other requests of the call too
             sender.send_error(error)
         return rows

@@ -7,7 +7,7 @@ import numpy as np
 from lazuli.pairs.config import PairTokenizerConfig
 from lazuli.pairs.tokenizer import load_pair_tokenizer, pad_pairs
 from lazuli.scoring.options import RerankOptions
-from lazuli.tokenizer import decode_texts
+from lazuli.text_input import decode_texts
 from lazuli.triton import protocol
 from lazuli.triton.answering import AnsweringModel
 
@@ -17,7 +17,7 @@ class TritonPythonModel(AnsweringModel):
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the tokenizer and run it once."""
-        protocol.log_to_triton()
+        protocol.log_to_triton(args)
         config = PairTokenizerConfig.from_parameters(protocol.read_parameters(args))
         self._tokenizer = load_pair_tokenizer(config)
         self._tokenizer.tokenize(["warm"], ["up"], RerankOptions())

@@ -6,13 +6,17 @@ Takes and returns `pb_utils` objects. Knows nothing of what is computed.
 import gc
 import json
 import logging
-import sys
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from lazuli.errors import InputError, LazuliError, OptionError
+from lazuli.logs.lines import JsonFormatter, TextFormatter
+from lazuli.logs.settings import JSON, LogSettings
+from lazuli.logs.stderr_handler import StderrHandler
 
 
 def read_parameters(args: dict[str, str]) -> dict[str, str]:
@@ -71,6 +75,15 @@ def read_options(request: Any) -> str:
     return text
 
 
+def read_timeout_ms(request: Any) -> int | None:
+    """Triton's own `timeout` of a request, in whole milliseconds, at least one; None if it has none.
+
+    It is in microseconds, and unlike `priority` it reaches the steps of an ensemble.
+    """
+    timeout_us = int(request.timeout())
+    return max(1, timeout_us // 1000) if timeout_us else None
+
+
 def make_response(tensors: dict[str, np.ndarray]) -> Any:
     """A response out of output name and value."""
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in tensors.items()])
@@ -79,7 +92,7 @@ def make_response(tensors: dict[str, np.ndarray]) -> Any:
 def make_error(error: Exception) -> Any:
     """A response that carries an error under its Triton code; unexpected ones are INTERNAL, and logged."""
     if not isinstance(error, LazuliError):
-        logging.getLogger(__name__).error("unexpected error", exc_info=error)
+        logging.getLogger(__name__).error("unexpected error", exc_info=error, extra={"private": True})
         error = LazuliError(f"unexpected {type(error).__name__}: {error}")
     code = getattr(pb_utils.TritonError, error.triton_code)
     return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error), code))
@@ -91,11 +104,25 @@ def forget_start() -> None:
     gc.freeze()
 
 
-def log_to_triton() -> None:
-    """Send the package's log lines to the server's log."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+def log_to_triton(args: Mapping[str, str]) -> None:
+    """Send log lines to the server's log: all of this package, and warnings of others.
+
+    Args:
+        args: Of the model's `initialize`.
+
+    Raises:
+        ConfigError: If a variable for the log has a value that there is not.
+    """
+    settings = LogSettings.from_environment(os.environ)
+    handler: logging.Handler = StderrHandler() if settings.format == JSON else _TritonHandler()
+    if settings.format == JSON:
+        ids = {"model": args.get("model_name"), "instance": args.get("model_instance_name"), "pid": os.getpid()}
+        handler.setFormatter(JsonFormatter(ids, content=settings.content))
+    else:
+        handler.setFormatter(TextFormatter(content=settings.content))
+    logging.getLogger().addHandler(handler)
     logger = logging.getLogger("lazuli")
-    logger.addHandler(_TritonHandler())
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
 

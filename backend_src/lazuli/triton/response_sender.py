@@ -14,6 +14,7 @@ import triton_python_backend_utils as pb_utils
 from lazuli.errors import LazuliError, ReplyError
 from lazuli.metrics.recorder import OK, EngineRecorder, outcome_of
 from lazuli.request import Part
+from lazuli.tracing.request_trace import RequestTrace
 from lazuli.triton import protocol
 from lazuli.triton.shared_memory import AnswerRoom
 
@@ -29,6 +30,7 @@ class ResponseSender:
         returned: The response that `execute()` is to return, if any.
         answered: Whether the last response is on its way.
         rows, tokens: Of the request, for the record; 0 until they are known.
+        trace: Told how the request ends; None if nobody wants to know.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class ResponseSender:
         with_index: bool,
         returning_thread: int | None = None,
         recorder: EngineRecorder | None = None,
+        trace: RequestTrace | None = None,
     ) -> None:
         """Wrap a `pb_utils.InferenceResponseSender`.
 
@@ -48,6 +51,7 @@ class ResponseSender:
             with_index: Whether responses say which rows they hold.
             returning_thread: What this thread sends is kept; it is the one inside `execute()`, and it sends once.
             recorder: Gets how the request ends, and how long after now.
+            trace: Of the request, if it has one.
         """
         self._sender = sender
         self._room = room
@@ -57,6 +61,7 @@ class ResponseSender:
         self.returned: Any = None
         self.answered = False
         self.rows = self.tokens = 0
+        self.trace = trace
         self._recorded = (recorder or EngineRecorder(enabled=False)).requests
         self._started = time.monotonic()
 
@@ -83,9 +88,18 @@ class ResponseSender:
     def send_error(self, error: LazuliError | Exception) -> None:
         """Send an error together with the final flag: without it the request would stay in flight for ever."""
         with self._room.reserve(len(str(error))):  # there is nothing else to send, room or not
-            self._answer(protocol.make_error(error), _FINAL, outcome_of(error))
+            self._answer(protocol.make_error(error), _FINAL, error)
 
-    def _answer(self, response: Any, flags: int, outcome: str = OK) -> None:
+    def is_cancelled(self) -> bool:
+        """Whether the client has gone, as far as Triton tells: 24.10 does for gRPC calls that no ensemble made.
+
+        A round trip to the server process, without the interpreter's lock. After the last response it would read memory
+        that Triton has freed.
+        """
+        assert not self.answered, "the request has ended"
+        return bool(self._sender.is_cancelled())
+
+    def _answer(self, response: Any, flags: int, error: Exception | None = None) -> None:
         self.answered = flags == _FINAL
         self._prepared = (None, None)
         if threading.get_ident() == self._returning_thread:
@@ -93,7 +107,10 @@ class ResponseSender:
         else:
             self._sender.send(response, flags=flags)
         if flags == _FINAL:
+            outcome = OK if error is None else outcome_of(error)
             self._recorded.append((outcome, self.rows, self.tokens, time.monotonic() - self._started))
+            if self.trace is not None:
+                self.trace.end(self.rows, self.tokens, error)
 
     def _make_response(self, part: Part) -> Any:
         tensors = {**part.outputs, "token_count": part.token_count[:, None]}

@@ -6,7 +6,8 @@ import numpy as np
 
 from lazuli.config import TokenizerConfig
 from lazuli.options import RequestOptions
-from lazuli.tokenizer import TextTokenizer, decode_texts, pad
+from lazuli.text_input import decode_texts
+from lazuli.tokenizer import TextTokenizer, pad
 from lazuli.triton import protocol
 from lazuli.triton.answering import AnsweringModel
 
@@ -16,7 +17,7 @@ class TritonPythonModel(AnsweringModel):
 
     def initialize(self, args: dict[str, str]) -> None:
         """Load the tokenizer and run it once."""
-        protocol.log_to_triton()
+        protocol.log_to_triton(args)
         config = TokenizerConfig.from_parameters(protocol.read_parameters(args))
         self._tokenizer = TextTokenizer.from_config(config)
         self._tokenizer.tokenize(["warm up"], RequestOptions(truncate="end"))  # the limit may be one token

@@ -42,6 +42,10 @@ class _Receiver:
         """Take the error."""
         self.answer.set_exception(error)
 
+    def is_cancelled(self) -> bool:
+        """Somebody waits until the answer is there."""
+        return False
+
 
 class EngineModel(Model):
     """A model of any task."""

@@ -41,7 +41,7 @@ def test_metrics_and_labels_exist(known, expression):
     assert names or "up{" in expression
     for name, selector in names:
         assert name in known
-        for label, operator, value in re.findall(r'(\w+)(=~|!=|=)"([^"]*)"', selector):
+        for label, operator, value in re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', selector):
             if label != "model":
                 assert label in known[name]
                 assert operator == "!=" or set(value.split("|")) <= known[name][label]
@@ -80,6 +80,45 @@ def test_compose_mounts_files_that_exist():
     assert len(mounted) == 5
     for path in mounted:
         assert path.is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (lambda text: text, []),
+        (lambda text: text.replace('"showPoints": "never"', '"shownPoints": "never"', 1), ["shownPoints"]),
+        (lambda text: text.replace('"gridPos"', '"grid"', 1), ["grid"]),
+        (lambda text: text.replace('"allValue"', '"allvalue"'), ["allvalue"]),
+    ],
+)
+def test_grafanas_own_schema_knows_every_field(change, lost):
+    """Read into Grafana's types and written again, a field of another name or place is lost."""
+    dashboard = json.loads(change(json.dumps(DASHBOARD)))
+    assert list(lost_fields(dashboard, read_by_grafana(dashboard))) == lost
+
+
+def lost_fields(before, after):
+    """The names of fields that are gone or have another value; what is new are defaults."""
+    for name, value in before.items():
+        pairs = zip(value, after.get(name, []), strict=False) if isinstance(value, list) else [(value, after.get(name))]
+        if name not in after or (isinstance(value, list) and len(value) != len(after[name])):
+            yield name
+            continue
+        for old, new in pairs:
+            if isinstance(old, dict) and isinstance(new, dict):
+                yield from lost_fields(old, new)
+            elif old != new:
+                yield name
+
+
+def read_by_grafana(dashboard):
+    pytest.importorskip("grafana_foundation_sdk")
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    return json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard)))
 
 
 def test_the_datasource_is_the_one_of_the_panels():

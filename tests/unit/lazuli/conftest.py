@@ -30,6 +30,7 @@ class RecordingSender:
         self.errors: list[LazuliError] = []
         self.after_end: list[Any] = []
         self.prepared: list[Part] = []
+        self.cancelled = False
         self._ended = threading.Event()
 
     def prepare(self, part: Part) -> None:
@@ -48,6 +49,11 @@ class RecordingSender:
             self.after_end.append(error)
         self.errors.append(error)
         self._ended.set()
+
+    def is_cancelled(self) -> bool:
+        if self._ended.is_set():
+            self.after_end.append("is_cancelled")
+        return self.cancelled
 
     @property
     def ended(self) -> bool:

@@ -185,7 +185,7 @@ class TestGate:
         monkeypatch.setattr("lazuli.precision.has_amx_bf16", lambda: True)
 
     def dtype_of(self, engine):
-        return engine._encoder._model._embedding.tokens.dtype
+        return engine._encoder._model.embedding.tokens.dtype
 
     def write(self, write_bert, make_bert_tensors, folder, offset):
         """With a large offset bfloat16 rounds away what tells tokens apart; a norm takes it off."""

@@ -9,6 +9,7 @@ CODES = {
     errors.OptionError: "INVALID_ARG",
     errors.OverloadedError: "UNAVAILABLE",
     errors.DeadlineExceededError: "CANCELLED",
+    errors.RequestCancelledError: "CANCELLED",
     errors.ShuttingDownError: "UNAVAILABLE",
     errors.ReplyError: "UNAVAILABLE",
     errors.NonFiniteError: "INTERNAL",

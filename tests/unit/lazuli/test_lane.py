@@ -6,8 +6,12 @@ from lazuli.errors import DeviceError
 from lazuli.lane import Lane
 
 
-def make(turn_tokens=10, most=100):
-    return Lane(turn_tokens, lambda program: most)
+def make(turn_tokens=10, most=100, refuse=None):
+    return Lane(turn_tokens, lambda program: most, refuse or refuse_nothing)
+
+
+def refuse_nothing(turn, now):
+    raise AssertionError(f"{turn} was refused")
 
 
 def add(lane, *requests, latest_start=math.inf, deadline=math.inf, queued_at=0.0):
@@ -15,9 +19,9 @@ def add(lane, *requests, latest_start=math.inf, deadline=math.inf, queued_at=0.0
         lane.append(request, queued_at, latest_start, deadline)
 
 
-def take(lane, limit=100, batch=None, num_tokens=0):
+def take(lane, limit=100, batch=None, num_tokens=0, now=0.0):
     batch = [] if batch is None else batch
-    num_tokens = lane.take(batch, num_tokens, limit)
+    num_tokens = lane.take(batch, num_tokens, limit, now)
     return [(int(sequence.input_ids[0]), sequence.row) for sequence in batch], num_tokens
 
 
@@ -44,7 +48,7 @@ def test_a_batch_that_holds_something_stays_within_its_limits(make_request):
     add(lane, make_request(8, tag=1))
     add(others, make_request(5, tag=2))
     batch = []
-    lane.take(batch, 0, 10)
+    take(lane, 10, batch)
     assert take(others, 10, batch, 8) == ([(1, 0)], 8)
     assert others.tokens == 5
     assert take(others, 13, batch, 8) == ([(1, 0), (2, 0)], 13)
@@ -80,15 +84,34 @@ def test_tokens_of_requests_that_failed_half_way_are_no_longer_counted(make_requ
 
 
 def test_what_is_late(make_request):
-    lane = make(turn_tokens=4)
+    refused = []
+    lane = make(turn_tokens=4, refuse=lambda turn, now: refused.append((turn.request, now)))
     begun, waiting, failed, dead = (make_request(4, 4, tag=tag) for tag in range(1, 5))
     add(lane, begun, waiting, failed, latest_start=5.0, queued_at=1.0)
     add(lane, dead, deadline=4.0, queued_at=2.0)
     take(lane, limit=4)
     failed.fail(DeviceError("no"))
     assert lane.next_expiry() == 4.0
-    assert lane.remove_late(3.9) == []
-    assert [turn.request for turn in lane.remove_late(5.0)] == [waiting, dead]
+    lane.remove_late(3.9)
+    assert refused == []
+    lane.remove_late(5.0)
+    assert refused == [(waiting, 5.0), (dead, 5.0)]
     assert (lane.tokens, lane.next_expiry(), lane.oldest()) == (4, math.inf, 1.0)
     take(lane)
     assert (lane.tokens, lane.oldest()) == (0, math.inf)
+
+
+def test_what_is_late_when_its_turn_comes_is_not_taken(make_request):
+    """Nobody looked through the lane before: what the device computes never depends on that."""
+    refused = []
+    lane = make(turn_tokens=4, refuse=lambda turn, now: refused.append((turn.request, now)))
+    begun, waiting, alive = (make_request(4, 4, tag=tag) for tag in range(1, 4))
+    add(lane, begun, deadline=7.0)
+    add(lane, waiting, latest_start=5.0)
+    add(lane, alive)
+    assert take(lane, limit=4)[0] == [(1, 0)]
+    assert take(lane, limit=4, now=5.0)[0] == [(3, 0)]
+    assert refused == [(waiting, 5.0)]
+    assert take(lane, now=7.0)[0] == [(3, 1)]
+    assert refused == [(waiting, 5.0), (begun, 7.0)]
+    assert lane.tokens == 0

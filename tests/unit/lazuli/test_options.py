@@ -81,6 +81,15 @@ def test_when_it_is_computed():
 
 
 @pytest.mark.parametrize(
+    ("deadline_ms", "timeout_ms", "expected"), [(None, None, None), (5, None, 5), (None, 7, 7), (5, 7, 5), (7, 5, 5)]
+)
+@pytest.mark.parametrize("kind", [RequestOptions, RerankOptions, ClassifyOptions])
+def test_the_earlier_of_deadline_and_timeout_counts(kind, deadline_ms, timeout_ms, expected):
+    options = kind(deadline_ms=deadline_ms, truncate="end").within(timeout_ms)
+    assert options == kind(deadline_ms=expected, truncate="end")
+
+
+@pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("workload", "Query", 'workload: must be one of query, bulk, got "Query"'),

@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from lazuli.errors import DeviceError, NonFiniteError, ReplyError
+from lazuli.errors import DeviceError, NonFiniteError, ReplyError, RequestCancelledError
 from lazuli.options import RequestOptions
 from lazuli.outputs.dense import DenseModel
 from lazuli.request import StreamRequest, UnaryRequest
@@ -57,6 +57,33 @@ def test_an_answer_that_cannot_be_sent_is_an_error_and_the_last_word(make_reques
     assert "could not be sent: no space left on device" in str(sender.error())
     request.fail(DeviceError("too late"))
     assert len(sender.errors) == 1
+
+
+@pytest.mark.parametrize("cls", [UnaryRequest, StreamRequest])
+class TestCancelled:
+    def test_it_ends_and_what_comes_later_is_dropped(self, make_request, sender, cls):
+        request = make_request(1, 2, cls=cls, sender=sender)
+        assert not request.fail_if_cancelled()
+        request.deliver(rows(0), vectors(0))
+        sender.cancelled = True
+        assert request.fail_if_cancelled()
+        assert request.done
+        request.deliver(rows(1), vectors(1))
+        assert isinstance(sender.error(), RequestCancelledError)
+        assert str(sender.error()) == "cancelled: the caller gave the request up"
+
+    def test_only_once(self, make_request, sender, cls):
+        request = make_request(1, cls=cls, sender=sender)
+        sender.cancelled = True
+        assert [request.fail_if_cancelled() for _ in range(3)] == [True, False, False]
+        assert len(sender.errors) == 1
+
+    def test_never_once_it_was_answered(self, make_request, sender, cls):
+        request = make_request(1, cls=cls, sender=sender)
+        request.deliver(rows(0), vectors(0))
+        sender.cancelled = True
+        assert not request.fail_if_cancelled()
+        assert sender.embedding().tolist() == vectors(0).tolist()
 
 
 class TestUnary:

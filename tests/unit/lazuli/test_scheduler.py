@@ -1,6 +1,9 @@
 import threading
 import time
 from collections import Counter
+from itertools import pairwise
+from math import ceil
+from random import Random
 
 import pytest
 
@@ -247,6 +250,54 @@ class TestAdmission:
             scheduler.submit(make_request(1))
 
 
+class TestSweep:
+    """What was failed by somebody else, because nobody waits for it, counts no more at once."""
+
+    def test_its_tokens_are_given_back(self, make_request):
+        scheduler = make(token_budget=4, max_waiting_tokens=8)
+        first, cancelled, last = (of("bulk", make_request(4, tag=tag)) for tag in (1, 2, 3))
+        scheduler.submit(first)
+        scheduler.submit(cancelled)
+        with pytest.raises(OverloadedError):
+            scheduler.submit(last)
+        cancelled.fail(DeviceError("given up"))
+        scheduler.sweep()
+        assert scheduler.queued_tokens == 4
+        scheduler.submit(last)
+        assert [tags(scheduler.next_batch()) for _ in range(2)] == [[1], [3]]
+
+    def test_half_of_it_was_computed(self, make_request):
+        scheduler = make(token_budget=4)
+        cancelled = make_request(*[2] * 6, tag=1)
+        scheduler.submit(cancelled)
+        scheduler.next_batch()
+        cancelled.fail(DeviceError("given up"))
+        scheduler.sweep()
+        assert scheduler.queued_tokens == 0
+        scheduler.submit(make_request(1, tag=2))
+        assert tags(scheduler.next_batch()) == [2]
+
+    def test_who_waits_for_room_goes_on(self, make_request, wait_until_blocked):
+        scheduler = make(max_queued_tokens=4)
+        cancelled = make_request(4)
+        scheduler.submit(cancelled)
+        blocked = Waiter(scheduler.wait_for_room)
+        wait_until_blocked(scheduler._not_full)
+        cancelled.fail(DeviceError("given up"))
+        scheduler.sweep()
+        assert blocked.wait().error is None
+
+    def test_a_queue_of_it_alone_is_like_an_empty_one(self, make_request):
+        scheduler = make()
+        cancelled = make_request(4)
+        scheduler.submit(cancelled)
+        cancelled.fail(DeviceError("given up"))
+        scheduler.sweep()
+        assert scheduler.take_now(make_request(1, tag=5)) is not None
+        scheduler.close()
+        assert scheduler.next_batch() == []
+
+
 class TestClose:
     def test_what_is_queued_is_still_handed_out(self, make_request):
         scheduler = make(token_budget=2)
@@ -370,6 +421,81 @@ class TestQueriesAndBulk:
         assert scheduler.queued_tokens == 0
 
 
+@pytest.mark.parametrize("seed", range(20))
+class TestWorstCase:
+    """The bounds that the class states, for rows of random lengths."""
+
+    BUDGET, SHARE = 64, 16
+
+    def make(self, seed):
+        self.random = Random(seed)
+        return make(token_budget=self.BUDGET, bulk_tokens=self.SHARE, max_sequences=self.BUDGET)
+
+    def rows(self, most):
+        return [self.random.randint(1, self.SHARE) for _ in range(self.random.randint(1, most))]
+
+    def test_bulk_under_queries_that_never_end(self, make_request, seed):
+        scheduler = self.make(seed)
+        requests = [of("bulk", make_request(*self.rows(12), tag=1)) for _ in range(10)]
+        for request in requests:
+            scheduler.submit(request)
+        waiting, batches, turns = sum(request.num_tokens for request in requests), 0, []
+        num_tokens = waiting
+        while waiting:
+            while scheduler._queries.tokens < 2 * self.BUDGET:
+                scheduler.submit(of("query", make_request(*self.rows(4), tag=2)))
+            batch = scheduler.next_batch()
+            batches += 1
+            assert sum(lengths(batch)) <= self.BUDGET
+            taken = sum(len(sequence) for sequence in batch if sequence.request.workload == "bulk")
+            assert bool(taken) == (batches % 2 == 0), "every second batch begins with bulk"
+            waiting -= taken
+            turns += [taken] if taken else []
+        assert batches <= 4 * ceil(num_tokens / self.SHARE) + 2
+        # In the long run: about the share, and never less than half of it.
+        assert all(sum(pair) > self.SHARE for pair in pairwise(turns[:-1]))
+        assert max(turns) <= self.SHARE
+
+    def test_queries_under_bulk_that_never_ends(self, make_request, seed):
+        scheduler = self.make(seed)
+        age, bound, tag, taken = {}, {}, 0, []
+        for _ in range(200):
+            while scheduler._bulk.tokens < 2 * self.BUDGET:
+                scheduler.submit(of("bulk", make_request(*self.rows(40), tag=0)))
+            for _ in range(self.random.choice([0, 0, 1, 2])):
+                tag += 1
+                query = of("query", make_request(*self.rows(3), tag=tag))
+                scheduler.submit(query)
+                age[tag] = 0
+                bound[tag] = 2 * ceil(scheduler._queries.tokens / (self.BUDGET - self.SHARE))
+            batch = tags(scheduler.next_batch())
+            for waiting in age:
+                age[waiting] += 1
+            left = {int(turn.request.sequences[0].input_ids[0]) for turn in scheduler._queries._turns}
+            for done in set(age) - left:
+                assert age.pop(done) <= bound[done]
+                taken.append(done)
+            assert len(batch)
+        assert len(taken) > 100
+
+    def test_bulk_among_bulk(self, make_request, seed):
+        scheduler = self.make(seed)
+        count = 5
+        turn = max(self.SHARE, self.BUDGET // 2)
+        for tag in range(1, count + 1):
+            scheduler.submit(
+                of("bulk", make_request(*[self.random.randint(1, self.SHARE) for _ in range(200)], tag=tag))
+            )
+        others = dict.fromkeys(range(1, count + 1), 0)
+        while scheduler._bulk._turns and len(scheduler._bulk._turns) == count:
+            for sequence in scheduler.next_batch():
+                own = int(sequence.input_ids[0])
+                assert others[own] <= (count - 1) * (turn + self.SHARE)
+                others[own] = 0
+                for tag in others:
+                    others[tag] += len(sequence) * (tag != own)
+
+
 class TestTurns:
     def test_bulk_requests_take_turns_of_half_a_budget(self, make_request):
         scheduler = make(token_budget=8, bulk_tokens=1)
@@ -477,6 +603,34 @@ class TestLateness:
             clock.now += 0.0015
             scheduler.next_batch()
         assert set(refused) == set(requests)
+
+    def test_to_look_through_a_long_queue_takes_little_of_the_time(self, make_request, clock):
+        """The more it takes, the rarer it is; what is late is not computed all the same."""
+        refused = []
+
+        def refuse(request, error):
+            clock.now += 0.01
+            refused.append(request)
+
+        scheduler = make(token_budget=8, bulk_tokens=2, refuse=refuse, clock=clock)
+        late = [make_request(4, 4) for _ in range(5)]
+        deep, first = make_request(4, 4), make_request(1)
+        for request in (*late, deep):
+            request.deadline_ms = 100 if request is deep else 10
+        for request in (*late, *(make_request(*[4] * 9) for _ in range(9)), deep):
+            scheduler.submit(request)
+        clock.now += 0.02
+        scheduler.next_batch()
+        assert refused == late
+        clock.now += 0.5
+        first.deadline_ms = 1
+        scheduler.submit(first)
+        clock.now += 0.1
+        assert all(sequence.request is not first for sequence in scheduler.next_batch())
+        assert refused == [*late, first], "the other one is not looked for yet"
+        clock.now += 0.5
+        scheduler.next_batch()
+        assert refused == [*late, first, deep]
 
     def test_all_of_them_late_is_like_an_empty_queue(self, scheduler, make_request, refused, clock, wait_until_blocked):
         scheduler.submit(make_request(2))

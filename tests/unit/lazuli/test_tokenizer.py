@@ -12,7 +12,7 @@ from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError, InputError, OptionError
 from lazuli.options import RequestOptions
 from lazuli.template import Template
-from lazuli.tokenizer import TextTokenizer, TokenizedText, decode_texts, pad
+from lazuli.tokenizer import TextTokenizer, TokenizedText, pad
 
 PATH = resolve_checkpoint("all-MiniLM-L6-v2")
 CLS, SEP = 101, 102
@@ -440,44 +440,3 @@ class TestPad:
     def test_id_zero_is_a_token_like_any(self):
         ids, mask = pad([TokenizedText([0, 0], False), TokenizedText([0], False)])
         assert (ids.tolist(), mask.tolist()) == ([[0, 0], [0, 0]], [[1, 1], [1, 0]])
-
-
-class TestDecode:
-    def decode(self, *values):
-        return decode_texts(np.array([[value] for value in values], dtype=np.object_))
-
-    @pytest.mark.parametrize("text", PLAIN_TEXTS)
-    def test_utf_8(self, text):
-        assert self.decode(text.encode(), b"x") == [text, "x"]
-
-    def test_strings_stay(self):
-        assert self.decode("é", b"e") == ["é", "e"]
-
-    @pytest.mark.parametrize(
-        ("value", "byte", "offset"),
-        [
-            (b"\xff", "ff", 0),
-            (b"abc\xe9", "e9", 3),
-            (b"ok \xc3(", "c3", 3),
-            (b"\xed\xa0\x80", "ed", 0),
-            (b"\xc0\x80", "c0", 0),
-        ],
-    )
-    def test_invalid_utf_8_is_named_by_row_and_byte(self, value, byte, offset):
-        with pytest.raises(InputError) as caught:
-            self.decode(b"fine", value, b"\xfe")
-        assert str(caught.value) == f"text[1]: not valid UTF-8, byte 0x{byte} at offset {offset}"
-
-    @pytest.mark.parametrize("shape", [(3,), (2, 2), (2, 0), (1, 1, 1), ()])
-    def test_a_wrong_shape_is_named(self, shape):
-        with pytest.raises(InputError) as caught:
-            decode_texts(np.full(shape, b"x", dtype=np.object_))
-        assert str(caught.value) == f"text: the shape must be [N, 1], one text a row, got {list(shape)}"
-
-    def test_no_row_is_an_error(self):
-        with pytest.raises(InputError, match=r"text: there is no text; at least 1 row is needed"):
-            decode_texts(np.empty((0, 1), dtype=np.object_))
-
-    def test_the_name_of_the_field_is_the_callers(self):
-        with pytest.raises(InputError, match=r"^query: the shape"):
-            decode_texts(np.empty((2,), dtype=np.object_), name="query")

@@ -4,6 +4,7 @@ import queue
 import threading
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -83,6 +84,8 @@ def labels(texts: list[str], too_long: np.ndarray, with_names: bool) -> dict[str
 class FakeTransport:
     """Answers like a server.
 
+    Requests are kept without their deadlines, which depend on the time; those are in `deadlines_ms`.
+
     Args:
         hook: Called with each request before it is answered; may wait, or raise a `LazuliError`.
         has_streams: Whether it plays gRPC.
@@ -105,13 +108,18 @@ class FakeTransport:
         self.streams: list[Any] = []
         self.threads: set[int] = set()
         self.timeouts: list[float] = []
+        self.deadlines_ms: list[int | None] = []
         self.in_flight = 0
         self.most_in_flight = 0
         self.is_closed = False
         self._lock = threading.Lock()
 
     def send(self, request: EmbedRequest, timeout_s: float) -> dict[str, np.ndarray]:
+        parameters = dict(request.parameters)
+        deadline_ms = parameters.pop("deadline_ms", None)
+        request = replace(request, parameters=parameters)
         with self._lock:
+            self.deadlines_ms.append(deadline_ms)
             self.requests.append(request)
             self.threads.add(threading.get_ident())
             self.timeouts.append(timeout_s)

@@ -115,6 +115,8 @@ async def test_retries(fake, no_sleep):
         with pytest.raises(ConnectionFailedError):
             await client.embed("one")
     assert len(transport.inner.requests) == 2
+    assert transport.inner.deadlines_ms[0] == 59_000
+    assert 58_000 < transport.inner.deadlines_ms[1] < 59_000
 
 
 async def test_a_cancelled_call_leaves_no_task_behind(fake):

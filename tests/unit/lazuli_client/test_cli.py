@@ -229,7 +229,7 @@ def test_search(run, tmp_path):
 def test_the_commands_can_be_put_on_another_application():
     other = typer.Typer()
     cli.register(other)
-    commands = ["embed", "search", "rerank", "classify"]
+    commands = ["embed", "search", "rerank", "classify", "gateway"]
     assert [command.callback.__name__ for command in other.registered_commands] == commands
 
 

@@ -181,6 +181,18 @@ def test_the_timeout_covers_the_retries(fake, no_sleep):
     assert transport.timeouts == sorted(transport.timeouts, reverse=True)
     for timeout_s, delay_s in zip(transport.timeouts[1:], no_sleep, strict=True):
         assert 0.1 <= timeout_s <= 2.0 - delay_s
+    # The server gives each attempt up a little before the client does.
+    assert transport.deadlines_ms == pytest.approx([900 * timeout_s for timeout_s in transport.timeouts], abs=1)
+    assert len(set(transport.deadlines_ms)) == 4
+
+
+def test_a_stream_has_no_deadline(fake):
+    """As long as some answer comes in time, it goes on."""
+    transport = fake.Transport()
+    with client_of(transport, timeout_s=2.0) as client:
+        list(client.embed_iter(TEXTS))
+    assert transport.requests
+    assert not any("deadline_ms" in request.parameters for request in transport.requests)
 
 
 def test_after_an_error_what_was_not_sent_is_not_sent(fake):

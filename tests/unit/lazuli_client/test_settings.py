@@ -1,6 +1,7 @@
 import pytest
 
 from lazuli_client import LazuliClient
+from lazuli_client.request import EmbedRequest
 from lazuli_client.settings import Settings
 
 
@@ -102,6 +103,18 @@ def test_malformed_urls_are_refused(url, match, protocol):
 def test_grpc_has_no_path():
     with pytest.raises(ValueError, match="more than a host and a port"):
         Settings(url="h:1/path")
+
+
+@pytest.mark.parametrize(
+    ("left_s", "deadline_ms"), [(0.1, 90), (0.5, 450), (10.0, 9000), (60.0, 59_000), (86_400.0, 86_399_000)]
+)
+def test_a_request_is_dropped_shortly_before_it_is_given_up(left_s, deadline_ms):
+    request = EmbedRequest("embed", {}, {"truncate": "end"}, [0])
+    assert Settings().mark(request, left_s).parameters == {"truncate": "end", "deadline_ms": deadline_ms}
+    marked = Settings(workload="bulk").mark(request, left_s)
+    assert marked.parameters == {"truncate": "end", "workload": "bulk", "deadline_ms": deadline_ms}
+    assert Settings().mark(request) is request
+    assert request.parameters == {"truncate": "end"}
 
 
 def test_the_models_for_tokens_and_streams_follow_the_model():

@@ -3,7 +3,7 @@ import pytest
 
 from lazuli.context.input import NO_ROW, Document
 from lazuli.context.request import ContextRequest
-from lazuli.errors import DeviceError, NonFiniteError
+from lazuli.errors import DeviceError, NonFiniteError, RequestCancelledError
 from lazuli.options import RequestOptions
 from lazuli.outputs.dense import DenseModel
 from lazuli.request import StreamRequest, UnaryRequest
@@ -88,3 +88,15 @@ def test_the_answer_can_be_prepared(sender):
     request.prepare()
     deliver(request, 0, 1, 2)
     assert sender.parts[0] is sender.prepared[0]
+
+
+@pytest.mark.parametrize("cls", [UnaryRequest, StreamRequest])
+def test_one_that_was_cancelled_ends(sender, cls):
+    request = make(sender, cls)
+    assert not request.fail_if_cancelled()
+    sender.cancelled = True
+    assert request.fail_if_cancelled()
+    assert request.done
+    assert not request.fail_if_cancelled()
+    deliver(request, 0, 1, 2)
+    assert isinstance(sender.error(), RequestCancelledError)

@@ -68,3 +68,16 @@ def test_a_missing_repository_is_named():
     result = CliRunner().invoke(cli.app, ["serve", "--model-repository", str(Path("/nowhere"))])
     assert result.exit_code == 1
     assert "/nowhere is not a folder" in result.stderr
+
+
+def test_health_ends_with_1_where_there_is_no_server():
+    ports = ["--http-port", "1", "--grpc-port", "2", "--metrics-port", "3"]
+    result = CliRunner().invoke(cli.app, ["health", *ports])
+    assert result.exit_code == 1
+    assert result.output.startswith("FAIL  the server at 127.0.0.1:1")
+
+
+def test_ports_that_are_the_same_are_an_error(served):
+    result = CliRunner().invoke(cli.app, ["serve", "--health-port", "8002"])
+    assert result.exit_code == 1
+    assert "must differ" in result.stderr

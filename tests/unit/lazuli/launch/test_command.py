@@ -97,6 +97,15 @@ def test_verbose_asks_the_server_for_more():
     assert command.log_flags(LogLevel.WARNING) == []
 
 
+def test_headers_of_traces_become_parameters_where_spans_are_made():
+    assert command.tracing_flags({}) == []
+    flags = command.tracing_flags({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"})
+    assert flags == [
+        "--http-header-forward-pattern=(?i)^trace(parent|state)$",
+        "--grpc-header-forward-pattern=(?i)^trace(parent|state)$",
+    ]
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -3,7 +3,9 @@ from types import SimpleNamespace
 import pytest
 
 from lazuli.launch import probe
-from lazuli.launch.probe import ProbeError, outer_models, probe_http, probe_model
+from lazuli.launch.addresses import Addresses
+from lazuli.launch.probe import ProbeError, Prober, probe_http
+from lazuli.launch.probe_model import outer_models, probe_model
 from lazuli.launch.rest import RestError
 
 
@@ -91,3 +93,26 @@ def test_what_an_error_over_grpc_means(models, status, message, busy, silent):
     error = SimpleNamespace(status=lambda: status, message=lambda: message)
     result = probe._grpc_error(models["embed"], error)
     assert (result.busy, result.silent) == (busy, silent)
+
+
+def test_the_names_of_all_models_are_in_the_metrics(monkeypatch):
+    text = """# TYPE nv_inference_request_success counter
+nv_inference_request_success{model="embed",version="1"} 0
+nv_inference_request_success{model="a.tokenizer",version="1"} 3
+nv_inference_request_failure{model="gone",version="1"} 1
+nv_inference_request_success{model="embed",version="2"} 0
+"""
+    monkeypatch.setattr(probe, "read_text", lambda address, path: text)
+    assert Prober(Addresses("h", "g", "m"), "").measured_models() == ["embed", "a.tokenizer"]
+
+
+def test_a_model_that_is_named_alone_is_known_by_its_steps(monkeypatch):
+    configs = {
+        "embed_stream": config("embed_stream", steps=("tokenizer", "embedding_stream")),
+        "tokenizer": config("tokenizer"),
+        "embedding_stream": config("embedding_stream", inputs=IDS, decoupled=True),
+    }
+    monkeypatch.setattr(Prober, "_config", lambda self, name: configs[name])
+    (model,) = Prober(Addresses("h", "g", "m"), "").find_models(["embed_stream"])
+    assert model.decoupled
+    assert model.steps == ("tokenizer", "embedding_stream")

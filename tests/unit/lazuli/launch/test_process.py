@@ -55,6 +55,14 @@ def test_a_deaf_server_is_killed_after_the_timeout(start, shm, monkeypatch):
     assert list(shm.iterdir()) == []
 
 
+def test_a_faulty_server_is_not_waited_for_beyond_the_timeout(start):
+    server = start("deaf")
+    started = time.monotonic()
+    assert not server.stop(exit_timeout_s=0.2, is_faulty=True)
+    assert time.monotonic() - started < process._STOP_MARGIN_S
+    assert server.exit_code() == -9
+
+
 def test_hurry_kills_at_once(start):
     server = start("deaf")
     assert not server.stop(exit_timeout_s=1000, hurry=lambda: True)
@@ -71,12 +79,30 @@ def test_processes_of_the_server_go_with_it(start, tmp_path):
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text()
 
 
-def test_a_dead_stub_is_seen(start, monkeypatch):
+def test_a_stub_is_told_by_its_name_and_its_model_by_its_command_line(tmp_path, monkeypatch):
+    def write(pid, name, *words):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} ({name}) S 1 42 0 0 0 0 0 0 0 0 {pid} 3 0 0")
+        (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in words))
+
+    write(100, "triton_python_b", "/x/triton_python_backend_stub", "/models/a.embedding/1/model.py", "region")
+    write(10, "tritonserver", "/x/tritonserver", "--model-repository=/models")
+    write(7, "triton_python_b")  # it has ended
+    monkeypatch.setattr(process, "_PROC", tmp_path)
+    found = {member.pid: member for member in process.group_members(42)}
+    assert {pid: member.model for pid, member in found.items()} == {100: "a.embedding", 10: None, 7: None}
+    assert {pid: member.is_stub for pid, member in found.items()} == {100: True, 10: False, 7: True}
+    assert found[100].cpu_ticks == 103
+
+
+def test_processor_time_of_some_models(start, monkeypatch):
     server = start("")
-    stub = process.Member(pid=1, name="triton_python_b", state="Z", cpu_ticks=0)
-    worker = process.Member(pid=2, name="python3", state="Z", cpu_ticks=0)
-    monkeypatch.setattr(process, "group_members", lambda group: [stub, worker])
-    assert server.dead_stubs() == [1]
+    ticks = os.sysconf("SC_CLK_TCK")
+    members = [process.Member(number, "", "S", number * ticks, model) for number, model in enumerate("abc", 1)]
+    monkeypatch.setattr(process, "group_members", lambda group: members)
+    assert server.cpu_s() == 6
+    assert server.cpu_s(["a", "c"]) == 4
 
 
 def test_stale_regions_are_told_from_live_ones(tmp_path):

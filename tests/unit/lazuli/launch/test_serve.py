@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import threading
@@ -6,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from lazuli.launch import serve, stop_request
+from lazuli.launch import restarts, stop_request, supervisor
 from lazuli.launch.command import build_launch
 from lazuli.launch.errors import LaunchError
-from lazuli.launch.serve import Supervisor
 from lazuli.launch.stop_request import StopRequest
+from lazuli.launch.supervisor import Supervisor
 
 
 class Shown:
@@ -27,7 +28,7 @@ class Shown:
             self._stop.note()
 
 
-def run(options, behaviour: str, stop_at: str = "\0", **changes):
+def make(options, behaviour: str, stop_at: str = "\0", **changes):
     options = replace(options, environment={"FAKE": behaviour}, **changes)
     stop = StopRequest()
     shown = Shown(stop, stop_at)
@@ -36,52 +37,76 @@ def run(options, behaviour: str, stop_at: str = "\0", **changes):
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(serve, "_RESTART_PAUSE_S", 0.0)
-    monkeypatch.setattr(serve, "_WATCH_S", 0.02)
+    monkeypatch.setattr(restarts, "_FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(supervisor, "_WATCH_S", 0.02)
 
 
 def test_serves_until_stopped(options, shm):
-    supervisor, shown = run(options, "", stop_at="ready in")
-    assert supervisor.run() == 0
+    supervised, shown = make(options, "", stop_at="ready in")
+    assert supervised.run() == 0
     assert shown.lines[-1] == "stopped"
     assert f"http://127.0.0.1:{options.http_port}" in "\n".join(shown.lines)
     assert list(shm.iterdir()) == []
 
 
 def test_the_admin_key_is_not_shown(options):
-    supervisor, shown = run(options, "", stop_at="ready in")
-    supervisor.run()
+    supervised, shown = make(options, "", stop_at="ready in")
+    supervised.run()
     assert options.admin_key not in "\n".join(shown.lines)
 
 
 def test_a_failed_load_is_told_in_its_own_words(options, shm):
-    supervisor, _ = run(options, "die")
+    supervised, _ = make(options, "die")
     with pytest.raises(LaunchError, match="model echo: ValueError: no such checkpoint") as caught:
-        supervisor.run()
+        supervised.run()
     assert "server-" in caught.value.remedy
     assert list(shm.iterdir()) == []
 
 
 def test_a_server_that_never_answers_is_given_up(options):
-    supervisor, _ = run(options, "hang", start_timeout_s=1.0)
+    supervised, _ = make(options, "hang", start_timeout_s=1.0)
     with pytest.raises(LaunchError, match="a first inference failed: echo over HTTP"):
-        supervisor.run()
+        supervised.run()
 
 
 def test_a_crashing_server_is_restarted_up_to_the_limit(options):
     # It answers the first probe and dies.
-    supervisor, shown = run(options, "crash", max_restarts=2)
+    supervised, shown = make(options, "crash", max_restarts=2)
     with pytest.raises(LaunchError, match="gave up after 2 restarts"):
-        supervisor.run()
-    restarts = [line for line in shown.lines if line.startswith("restarting")]
-    assert len(restarts) == 2
-    assert "exit code 3" in restarts[0]
+        supervised.run()
+    events = [json.loads(line) for line in shown.lines if line.startswith("{")]
+    assert [event["event"] for event in events] == ["restart", "serving again"] * 2
+    assert [event["number"] for event in events[::2]] == [1, 2]
+    assert "exit code 3" in events[0]["reason"]
+    assert events[0]["limit"] == 2
+    assert events[1]["down_s"] >= events[1]["start_s"] > 0
+
+
+def test_a_stop_while_it_waits_to_restart(options, monkeypatch):
+    monkeypatch.setattr(restarts, "_FIRST_PAUSE_S", 1000.0)
+    supervised, shown = make(options, "crash", stop_at='"event": "restart"')
+    assert supervised.run() == 0
+    assert shown.lines[-1] == "stopped"
+    assert sum("ready in" in line for line in shown.lines) == 1
+
+
+def test_the_state_follows(options, monkeypatch):
+    supervised, _ = make(options, "", stop_at="ready in")
+    phases = [supervised.state().phase]
+    wait = supervised._stop.wait
+    monkeypatch.setattr(
+        supervised._stop, "wait", lambda seconds: phases.append(supervised.state().phase) or wait(seconds)
+    )
+    supervised.run()
+    phases.append(supervised.state().phase)
+    assert list(dict.fromkeys(phases)) == ["starting", "serving", "stopping"]
+    assert not supervised.state().is_ready
 
 
 def test_a_stop_while_starting(options, monkeypatch):
-    supervisor, shown = run(options, "", stop_at="stopping")
-    monkeypatch.setattr("lazuli.launch.server.Prober.is_ready", lambda self: supervisor._stop.note() or False)
-    assert supervisor.run() == 0
+    supervised, shown = make(options, "", stop_at="stopping")
+    monkeypatch.setattr("lazuli.launch.server.Prober.is_ready", lambda self: supervised._stop.note() or False)
+    assert supervised.run() == 0
     assert shown.lines[-1] == "stopped"
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from lazuli.launch.options import LogLevel
-from lazuli.launch.server_log import LogFilter, LogFollower, failure_reason
+from lazuli.launch.server_log import LogFilter, LogFollower, all_were_answered, failure_reason
 
 HEAD = "1129 16:00:00.000000 7 "
 LOAD = f'I{HEAD}model_lifecycle.cc:472] "loading: embed:1"'
@@ -25,6 +25,18 @@ def shown(level: LogLevel, text: str) -> list[str]:
 def test_quiet_by_default():
     text = "\n".join([LOAD, TABLE, NOISE, WARNING, TRACEBACK, OURS, LOAD])
     assert shown(LogLevel.WARNING, text) == [WARNING, *TRACEBACK.split("\n"), OURS]
+
+
+def test_lines_of_models_by_their_level():
+    lines = [
+        f'{{"time": "2026-11-30T04:00:00.000Z", "event": "x \\"level\\": \\"error\\"", "level": "{level}", "pid": 7}}'
+        for level in ("info", "warning", "error")
+    ]
+    text = "\n".join([WARNING, *lines, "more of the last"])
+    info, warning, error = lines
+    assert shown(LogLevel.WARNING, text) == [WARNING, warning, error, "more of the last"]
+    assert shown(LogLevel.ERROR, text) == [error, "more of the last"]
+    assert shown(LogLevel.INFO, text) == [WARNING, info, warning, error, "more of the last"]
 
 
 def test_levels():
@@ -76,3 +88,13 @@ def test_a_complaint_of_ours_is_one_line(tmp_path):
     head = "E1129 16:00:00.000000 1 model_lifecycle.cc:642]"
     log.write_text(f"{head} \"failed to load 'embedding' version 1: Internal: {reason}\"\n")
     assert failure_reason(log) == "model embedding: checkpoint: 'x' is no folder"
+
+
+@pytest.mark.parametrize(
+    ("counts", "answered"), [([], False), ([2, 1, 0], True), ([2, 2], False), ([0, 3], False)], ids=str
+)
+def test_whether_a_stopped_server_had_answered_everything(tmp_path, counts, answered):
+    head = 'I1130 04:21:57.969345 29716 server.cc:321] "Timeout 0: Found'
+    lines = [f'{head} {count} model versions that have in-flight inferences"' for count in counts]
+    (tmp_path / "log").write_text("\n".join(["Signal (15) received.", *lines, "error: creating server"]))
+    assert all_were_answered(tmp_path / "log") is answered

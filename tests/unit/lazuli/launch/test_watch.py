@@ -1,7 +1,10 @@
-from lazuli.launch.probe import ProbeError, ProbeModel
+from lazuli.launch.probe import ProbeError
+from lazuli.launch.probe_model import ProbeModel
+from lazuli.launch.process import Member
 from lazuli.launch.watch import ModelHealth, Watch
 
-MODEL = ProbeModel("embed", (), False)
+MODEL = ProbeModel("embed", (), False, steps=("tokenizer", "embedding"))
+STEPS = [ProbeModel("tokenizer", (), False), ProbeModel("embedding", (), False)]
 SILENT = ProbeError("embed: timed out", silent=True)
 BROKEN = ProbeError("embed: stub is not healthy")
 
@@ -34,36 +37,41 @@ def test_even_a_busy_server_must_answer_sometimes():
 
 
 class FakeProcess:
-    def __init__(self, cpu_step_s=0.0):
-        self.now_s = 0.0
-        self.step_s = cpu_step_s
-        self.dead = []
+    """Uses processor time in the models that are named."""
 
-    def cpu_s(self):
-        self.now_s += self.step_s
-        return self.now_s
+    def __init__(self, *busy):
+        self.now_s = 0.0
+        self.busy = busy
+        self.stubs = []
+
+    def cpu_s(self, models):
+        self.now_s += 1000.0
+        return self.now_s if set(models) & set(self.busy) else 0.0
 
     def exit_code(self):
         return None
 
-    def dead_stubs(self):
-        return self.dead
+    def members(self):
+        return self.stubs
 
 
 class FakeProber:
-    def __init__(self, error=None, successes_step=0):
+    """Fails for the models that are named, or for all."""
+
+    def __init__(self, error=None, successes_step=0, failing=("embed", "tokenizer", "embedding")):
         self.error = error
+        self.failing = failing
         self.count = 0
         self.step = successes_step
-        self.probes = 0
+        self.asked = []
         self.loaded = True
 
     def is_loaded(self, model):
         return self.loaded
 
     def probe(self, model, timeout_s):
-        self.probes += 1
-        if self.error:
+        self.asked.append(model.name)
+        if self.error and model.name in self.failing:
             raise self.error
 
     def success_count(self, model):
@@ -71,17 +79,24 @@ class FakeProber:
         return self.count
 
 
-def fault_after(prober, process, checks=5):
-    """The fault after some rounds of the watch, run by hand."""
-    watch = Watch(process, prober, [MODEL], interval_s=1000.0, hang_timeout_s=300.0)
-    watch.close()
+def watch_by_hand(prober, process, checks=5):
+    """A watch after some rounds."""
+    watch = Watch(process, prober, [MODEL, *STEPS], interval_s=0.0, hang_timeout_s=300.0)
     for _ in range(checks):
         watch._reason = watch._reason or watch._check(MODEL)
-    return watch.fault()
+    return watch
+
+
+def fault_after(prober, process):
+    return watch_by_hand(prober, process).fault()
 
 
 def test_a_healthy_server():
-    assert fault_after(FakeProber(), FakeProcess()) is None
+    prober = FakeProber()
+    watch = watch_by_hand(prober, FakeProcess())
+    assert watch.fault() is None
+    assert watch.complaints() == {}
+    assert set(prober.asked) == {"embed"}, "steps are asked where there is doubt"
 
 
 def test_a_stuck_server():
@@ -89,9 +104,31 @@ def test_a_stuck_server():
 
 
 def test_load_alone_is_no_fault():
+    everything = ("tokenizer", "embedding")
     assert fault_after(FakeProber(SILENT, successes_step=1), FakeProcess()) is None
-    assert fault_after(FakeProber(SILENT), FakeProcess(cpu_step_s=1.0)) is None
+    assert fault_after(FakeProber(SILENT), FakeProcess(*everything)) is None
     assert fault_after(FakeProber(ProbeError("queue full", busy=True)), FakeProcess()) is None
+
+
+def test_a_step_that_is_stuck_is_found_though_others_are_busy():
+    """As when an engine is stopped and the tokenizer goes on filling its queue."""
+    stuck = ProbeError("embedding: timed out", silent=True)
+    prober = FakeProber(stuck, failing=("embed", "embedding"))
+    assert fault_after(prober, FakeProcess("tokenizer")) == "embedding: timed out"
+    assert prober.asked == ["embed", "tokenizer", "embedding"] * 2
+
+
+def test_one_silence_is_a_complaint_until_there_is_an_answer():
+    prober = FakeProber(SILENT)
+    watch = watch_by_hand(prober, FakeProcess("tokenizer", "embedding"), checks=1)
+    assert set(watch.complaints()) == {"embed", "tokenizer", "embedding"}
+    prober.error = None
+    watch._check(MODEL)
+    assert watch.complaints() == {}
+
+
+def test_a_full_queue_is_no_complaint():
+    assert watch_by_hand(FakeProber(ProbeError("queue full", busy=True)), FakeProcess()).complaints() == {}
 
 
 def test_a_model_that_somebody_unloaded_is_not_missed():
@@ -102,7 +139,25 @@ def test_a_model_that_somebody_unloaded_is_not_missed():
     assert fault_after(prober, FakeProcess()) == "embed: timed out"
 
 
-def test_a_dead_stub_is_a_fault_at_once():
+def stub(state, model="embedding"):
+    return Member(7, "triton_python_b", state, 0, model)
+
+
+def test_a_dead_process_of_a_model_is_a_complaint_at_once_and_soon_a_fault():
     process = FakeProcess()
-    process.dead = [7]
-    assert fault_after(FakeProber(), process, checks=0) == "a process of a model died"
+    process.stubs = [stub("S"), Member(8, "python3", "Z", 0)]
+    watch = watch_by_hand(FakeProber(), process, checks=0)
+    assert watch.fault() is None
+    assert watch.complaints() == {}
+    process.stubs = [stub("Z", model=None)]
+    assert watch.complaints() == {"embedding": "its process died"}
+    assert watch.fault() is None
+    assert watch.fault() == "the process of embedding died"
+
+
+def test_a_process_that_the_server_stops_is_dead_for_a_moment_only():
+    process = FakeProcess()
+    watch = watch_by_hand(FakeProber(), process, checks=0)
+    for stubs in ([stub("Z")], [], [Member(9, "triton_python_b", "Z", 0)], []):
+        process.stubs = stubs
+        assert watch.fault() is None

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lazuli.errors import DeviceError, NonFiniteError
+from lazuli.errors import DeviceError, NonFiniteError, RequestCancelledError
 from lazuli.options import RequestOptions
 from lazuli.outputs.dense import DenseModel
 from lazuli.outputs.quantize import Quantizer
@@ -130,3 +130,15 @@ def test_the_answer_can_be_prepared(sender):
     deliver(request, *range(6))
     assert sender.parts[0] is sender.prepared[0]
     np.testing.assert_allclose(sender.embedding(), MEANS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [UnaryRequest, StreamRequest])
+def test_one_that_was_cancelled_ends(sender, cls):
+    request = make(sender, cls)
+    assert not request.fail_if_cancelled()
+    sender.cancelled = True
+    assert request.fail_if_cancelled()
+    assert request.done
+    assert not request.fail_if_cancelled()
+    deliver(request, 0, 1, 2, 3, 4, 5)
+    assert isinstance(sender.error(), RequestCancelledError)

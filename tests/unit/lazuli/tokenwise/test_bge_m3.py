@@ -97,7 +97,7 @@ class TestOutputs:
 
     def test_what_is_not_finite_names_the_row(self, reference, make_engine, rows_of):
         engine = make_engine(reference[0])
-        engine._encoder._model._embedding.tokens[77] = float("nan")
+        engine._encoder._model.embedding.tokens[77] = float("nan")
         rows = [*rows_of(5, 9), np.array([0, 77, 2], dtype=np.int32)]
         for output, name in (("sparse", "sparse_weights"), ("multi", "multi_vector"), ("float32", "embedding")):
             with pytest.raises(NonFiniteError, match=rf"{name}\[2\]: the model computed NaN"):

@@ -87,7 +87,7 @@ def test_what_the_model_has_not(tiny_checkpoint, serve, pairs, make_sender, opti
 def test_what_is_not_finite_names_the_row(tmp_path, write_bge_m3, serve, pairs, make_sender):
     write_bge_m3(tmp_path)
     service, sender = serve(tmp_path), make_sender()
-    service.engine._encoder._model._embedding.tokens[77] = float("nan")
+    service.engine._encoder._model.embedding.tokens[77] = float("nan")
     pairs[3] = (pairs[3][0], np.array([0, 77, 2], dtype=np.int32))
     service.submit(*laid_out(pairs), RerankOptions(), sender)
     error = sender.wait().error()

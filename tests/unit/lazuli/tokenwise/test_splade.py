@@ -142,7 +142,7 @@ def test_it_is_warmed_up(write, make_engine):
 
 def test_what_is_not_finite_names_the_row(write, make_engine, rows_of):
     engine = make_engine(write()[0])
-    engine._encoder._model._embedding.tokens[77] = float("nan")
+    engine._encoder._model.embedding.tokens[77] = float("nan")
     rows = [*rows_of(5, 9), np.array([0, 77, 2], dtype=np.int32)]
     with pytest.raises(NonFiniteError, match=r"sparse_weights\[2\]: the model computed NaN"):
         sparse_of(engine, rows)
@@ -168,7 +168,7 @@ def test_a_model_in_bfloat16_with_a_head_in_float32(write, make_engine, rows_of,
     monkeypatch.setattr("lazuli.precision.has_amx_bf16", lambda: True)
     monkeypatch.setattr("lazuli.precision.MIN_COSINE", 0.9)
     engine = make_engine(folder, dtype=None)
-    assert engine._encoder._model._embedding.tokens.dtype == torch.bfloat16
+    assert engine._encoder._model.embedding.tokens.dtype == torch.bfloat16
     expected = by_reference(model, rows_of(9)[0]).numpy()
     np.testing.assert_allclose(sparse_of(engine, rows_of(9))[0], expected, atol=0.1)
 

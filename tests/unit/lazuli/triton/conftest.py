@@ -20,7 +20,9 @@ MODULES = (
     "reranking",
     "classification",
     "tokenizer",
+    "slow_lane",
     "answering",
+    "observing",
     "pair_tokenizer",
     "classify_tokenizer",
     "contextual",
@@ -46,6 +48,9 @@ class Tensor:
     def name(self):
         return self._name
 
+    def shape(self):
+        return list(self.as_numpy().shape)
+
     def as_numpy(self):
         return self._value
 
@@ -60,6 +65,7 @@ class ResponseSender:
     """Triton's rule: nothing after FINAL, and a unary model sends exactly one response, FINAL with it."""
 
     def __init__(self):
+        self.cancelled = False
         self.responses, self.flags = [], []
         self.ended = threading.Event()
 
@@ -70,15 +76,34 @@ class ResponseSender:
         if flags:
             self.ended.set()
 
+    def is_cancelled(self):
+        assert not self.ended.is_set(), "a question after FINAL"
+        return self.cancelled
+
 
 class Request:
-    def __init__(self, parameters="", **tensors):
+    timeout_us = 0
+
+    def __init__(self, parameters="", *, request_id="", server_context=None, **tensors):
         self.tensors = tensors
         self.sender = ResponseSender()
+        self._request_id, self._server_context = request_id, server_context
         self._parameters = parameters if isinstance(parameters, str) else json.dumps(parameters)
 
     def parameters(self):
         return self._parameters
+
+    def inputs(self):
+        return [Tensor(name, value) for name, value in self.tensors.items()]
+
+    def timeout(self):
+        return self.timeout_us
+
+    def request_id(self):
+        return self._request_id
+
+    def trace(self):
+        return types.SimpleNamespace(get_context=lambda: self._server_context)
 
     def get_response_sender(self):
         return self.sender

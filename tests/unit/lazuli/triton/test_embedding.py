@@ -132,7 +132,7 @@ def test_only_a_request_that_came_alone_may_be_stepped_at_once(start, pb_utils, 
     monkeypatch.setattr(
         model._service,
         "submit",
-        lambda *args, may_step, may_wait: seen.append(may_step) or submit(*args, may_step=may_step, may_wait=may_wait),
+        lambda *args, may_step, **more: seen.append(may_step) or submit(*args, may_step=may_step, **more),
     )
     requests = [ask(pb_utils, 2) for _ in range(num_requests)]
     model.execute(requests)
@@ -172,17 +172,30 @@ def test_room_is_waited_for_only_where_another_instance_may_have_some(load, pb_u
     assert waited == [True] * waits
 
 
+@pytest.fixture
+def held(start):
+    """A model whose steps wait for a gate, which opens at the end in any case; and the batches that it stepped."""
+    gate, stepped = threading.Event(), []
+
+    def hold(decoupled):
+        model = start(decoupled, token_budget="16")
+        step = model._service.engine.step
+
+        def wait_and_step(batch):
+            assert gate.wait(10)
+            stepped.append(batch)
+            return step(batch)
+
+        model._service.engine.step = wait_and_step
+        return model, gate, stepped
+
+    yield hold
+    gate.set()
+
+
 @pytest.mark.parametrize("decoupled", [False, True])
-def test_a_request_that_is_late_is_answered_without_being_computed(start, pb_utils, decoupled):
-    model = start(decoupled, token_budget="16")
-    stepped, step, gate = [], model._service.engine.step, threading.Event()
-
-    def wait_and_step(batch):
-        assert gate.wait(10)
-        stepped.append(batch)
-        return step(batch)
-
-    model._service.engine.step = wait_and_step
+def test_a_request_that_is_late_is_answered_without_being_computed(held, pb_utils, decoupled):
+    model, gate, stepped = held(decoupled)
     first, late = ask(pb_utils, 16), ask(pb_utils, 9, 9, 9, deadline_ms=1)
     model.execute([first, late])
     time.sleep(0.02)
@@ -191,6 +204,39 @@ def test_a_request_that_is_late_is_answered_without_being_computed(start, pb_uti
     assert sender.flags == [1]
     assert sender.responses[0].error.code == pb_utils.TritonError.CANCELLED
     assert sender.responses[0].error.message().startswith("timed out: the deadline of 1 ms was over")
+    assert first.wait().responses[0].error is None
+    assert sum(batch.num_sequences for batch in stepped) < 4
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_a_request_that_is_given_up_is_not_computed(held, pb_utils, decoupled):
+    model, gate, stepped = held(decoupled)
+    requests = [ask(pb_utils, 16), ask(pb_utils, 16), ask(pb_utils, 9, 9, 9), ask(pb_utils, 16)]
+    model.execute(requests)
+    requests[2].sender.cancelled = True
+    sender = requests[2].wait()  # while the device is still busy with the first
+    assert not stepped
+    assert sender.flags == [1]
+    assert sender.responses[0].error.code == pb_utils.TritonError.CANCELLED
+    assert sender.responses[0].error.message().startswith("cancelled: ")
+    gate.set()
+    for number in (0, 1, 3):
+        assert requests[number].wait().responses[0].error is None
+    assert [batch.num_sequences for batch in stepped] == [1, 1, 1]
+    assert model._service._scheduler.queued_tokens == 0
+    outcomes = [outcome for outcome, *_ in model._service.recorder.requests]
+    assert sorted(outcomes) == ["cancelled", "ok", "ok", "ok"]
+
+
+def test_tritons_own_timeout_is_a_deadline(held, pb_utils):
+    model, gate, stepped = held(False)
+    first, late = ask(pb_utils, 16), ask(pb_utils, 9, 9, 9)
+    late.timeout_us = 1_500
+    model.execute([first, late])
+    time.sleep(0.02)
+    gate.set()
+    error = late.wait().responses[0].error
+    assert error.message().startswith("timed out: the deadline of 1 ms was over")
     assert first.wait().responses[0].error is None
     assert sum(batch.num_sequences for batch in stepped) < 4
 

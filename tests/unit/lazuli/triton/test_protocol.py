@@ -78,8 +78,9 @@ def test_an_unexpected_error_is_internal_and_logged(protocol, pb_utils, caplog):
     assert caplog.records[0].exc_info[1].args == ("x",)
 
 
-def test_log_lines_go_to_triton_at_their_level(protocol, pb_utils):
-    protocol.log_to_triton()
+def test_log_lines_go_to_triton_at_their_level(protocol, pb_utils, monkeypatch):
+    monkeypatch.setenv("LAZULI_LOG_FORMAT", "text")
+    protocol.log_to_triton({})
     logger = logging.getLogger("lazuli.some.module")
     for level in ("debug", "info", "warning", "error", "critical"):
         getattr(logger, level)("%s line", level)
@@ -90,3 +91,31 @@ def test_log_lines_go_to_triton_at_their_level(protocol, pb_utils):
         ("error", "critical line"),
     ]
     assert pb_utils.Logger.lines == expected
+
+
+def test_by_default_they_are_json_on_standard_error(protocol, pb_utils, capfd):
+    protocol.log_to_triton({"model_name": "embedding", "model_instance_name": "embedding_0_0"})
+    logging.getLogger("lazuli.some").info("here")
+    logging.getLogger("another").warning("there")
+    logging.getLogger("another").info("not this")
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [(line["event"], line["logger"]) for line in lines] == [("here", "lazuli.some"), ("there", "another")]
+    assert {(line["model"], line["instance"]) for line in lines} == {("embedding", "embedding_0_0")}
+    assert pb_utils.Logger.lines == []
+
+
+def test_an_unexpected_error_is_logged_without_its_message(protocol, capfd):
+    protocol.log_to_triton({})
+    protocol.make_error(KeyError("zebrafinch"))
+    line = json.loads(capfd.readouterr().err)
+    assert (line["event"], line["exception"]) == ("unexpected error", ["KeyError"])
+
+
+@pytest.mark.parametrize(
+    ("timeout_us", "expected"),
+    [(0, None), (1, 1), (999, 1), (1000, 1), (1999, 1), (700_000, 700), (2**40, 2**40 // 1000)],
+)
+def test_the_timeout_of_a_request(protocol, pb_utils, timeout_us, expected):
+    request = pb_utils.Request()
+    request.timeout_us = timeout_us
+    assert protocol.read_timeout_ms(request) == expected

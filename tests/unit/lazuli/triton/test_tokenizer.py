@@ -107,3 +107,34 @@ def test_nor_does_one_that_fails_unexpectedly(model, pb_utils, monkeypatch):
     assert last.error is None
     assert odd.error.code == pb_utils.TritonError.INTERNAL
     assert odd.error.message() == "unexpected RuntimeError: no idea"
+
+
+LONG = [b"a very long text " * 300] * 10
+
+
+def test_a_query_does_not_wait_for_documents(model, pb_utils, monkeypatch):
+    """Which come first, and are held up here until the query has its answer."""
+    tokenize, query = model._tokenizer.tokenize, pb_utils.Request(text=texts(b"hello"))
+
+    def hold(values, options):
+        if len(values) > 1:
+            assert query.sender.ended.wait(10)
+        return tokenize(values, options)
+
+    monkeypatch.setattr(model._tokenizer, "tokenize", hold)
+    documents = [pb_utils.Request({"truncate": "end"}, text=texts(*LONG)) for _ in range(3)]
+    assert model.execute([*documents, query]) is None
+    assert query.wait().responses[0].tensors["input_ids"].tolist() == [[101, 7592, 102]]
+    for request in documents:
+        (response,) = request.wait().responses
+        assert response.tensors["truncated"].all()
+        assert response.tensors["input_ids"].shape == (10, 8)
+
+
+def test_documents_alone_are_answered_later_and_mistakes_too(model, pb_utils):
+    fine, bad = (pb_utils.Request({"truncate": truncate}, text=texts(*LONG)) for truncate in ("end", "none"))
+    assert model.execute([fine]) is None
+    assert model.execute([bad]) is None
+    model.finalize()
+    assert fine.sender.responses[0].error is None
+    assert bad.sender.responses[0].error.message().startswith("text[0]: over")

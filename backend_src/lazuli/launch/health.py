@@ -1,0 +1,47 @@
+"""`lazuli health`: whether a server answers, by a real inference of each model.
+
+Takes options and names of models; prints a line a model and returns the exit code. Needs no admin key.
+"""
+
+import time
+
+from lazuli.launch.addresses import Addresses
+from lazuli.launch.options import ServeOptions
+from lazuli.launch.probe import ProbeError, Prober
+from lazuli.launch.probe_model import ProbeModel, outer_models
+from lazuli.launch.rest import RestError
+
+
+def check_health(options: ServeOptions, names: list[str], timeout_s: float) -> int:
+    """Ask each model once.
+
+    Args:
+        options: Of these, the host and the ports count.
+        names: The models to ask; empty for all that the server has loaded. Steps are asked through their ensembles.
+        timeout_s: For each.
+
+    Returns:
+        0 if all answered, or said that they are full, which is a sign of life; else 1.
+    """
+    prober = Prober(Addresses.of(options), "")
+    try:
+        models = prober.find_models(names or prober.measured_models())
+    except (RestError, OSError) as error:
+        print(f"FAIL  the server at {Addresses.of(options).http}: {error}")
+        return 1
+    if not models:
+        print("FAIL  no model is loaded")
+        return 1
+    answers = [_is_well(prober, model, timeout_s) for model in (models if names else outer_models(models))]
+    return 0 if all(answers) else 1
+
+
+def _is_well(prober: Prober, model: ProbeModel, timeout_s: float) -> bool:
+    started_s = time.monotonic()
+    try:
+        prober.probe(model, timeout_s)
+    except ProbeError as error:
+        print(f"{'busy' if error.busy else 'FAIL'}  {error}")
+        return error.busy
+    print(f"ok    {model.name} in {1000 * (time.monotonic() - started_s):.0f} ms")
+    return True

@@ -1,0 +1,1 @@
+"""Models in C++ for a CPU, compiled for the machine on which they run."""

@@ -1,0 +1,73 @@
+"""Requests that take long, answered one after the other beside the others.
+
+Takes functions that make a response, and sends what they return through Triton's response sender. Knows nothing of what
+is computed. Without it, a query that comes while a thousand documents are tokenised waits for all of them.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+
+from lazuli.errors import ReplyError
+from lazuli.triton import protocol
+from lazuli.triton.shared_memory import AnswerRoom
+
+_log = logging.getLogger(__name__)
+# Their inputs stay in shared memory as long as they wait.
+_MOST_WAITING_BYTES = 32 << 20
+
+
+class SlowLane:
+    """One thread, and what waits for it."""
+
+    def __init__(self, room: AnswerRoom, most_bytes: int = _MOST_WAITING_BYTES) -> None:
+        """Start with nothing.
+
+        Args:
+            room: For responses.
+            most_bytes: Once inputs of so many bytes wait, `submit` blocks.
+        """
+        self._room = room
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._less = threading.Condition()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lazuli-slow")
+
+    def submit(self, num_bytes: int, sender: Any, answer: Callable[[], tuple[Any, int]]) -> None:
+        """Answer a request later; waits while there is too much to do.
+
+        Args:
+            num_bytes: Of its inputs.
+            sender: Triton's, of the request.
+            answer: Makes the response and says how many bytes it has; must not raise.
+        """
+        with self._less:
+            self._less.wait_for(lambda: self._bytes < self._most_bytes)
+            self._bytes += num_bytes
+        self._thread.submit(self._answer, num_bytes, sender, answer)
+
+    def close(self) -> None:
+        """Answer what is left."""
+        self._thread.shutdown()
+
+    def _answer(self, num_bytes: int, sender: Any, answer: Callable[[], tuple[Any, int]]) -> None:
+        try:
+            self.send(sender, *answer())
+        except Exception:  # nobody looks at this thread's results
+            _log.exception("an answer could not be sent")
+        finally:
+            with self._less:
+                self._bytes -= num_bytes
+                self._less.notify_all()
+
+    def send(self, sender: Any, response: Any, num_bytes: int) -> None:
+        """Send the only response of a request, or an error where shared memory has no room for it."""
+        with self._room.reserve(num_bytes) as granted:
+            if not granted:
+                error = ReplyError(f"shared memory is full: no room for {num_bytes} bytes in time")
+                response = protocol.make_error(error)
+            sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -1,0 +1,1 @@
+"""What stands before every request: keys, limits, deadlines, ids, and the books about them."""

@@ -1,0 +1,143 @@
+"""The guard itself: an ASGI application around all others.
+
+Takes every HTTP request; refuses it, or passes it on with a `Call` in `scope["state"]`, and keeps the books.
+"""
+
+import asyncio
+import logging
+import math
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lazuli_client.gateway.apis.shapes import error_response
+from lazuli_client.gateway.errors import ApiError, fault, overloaded, too_large
+from lazuli_client.gateway.guard.access_log import log_request
+from lazuli_client.gateway.guard.headers import read_call, set_deadline
+from lazuli_client.gateway.guard.keys import Keys
+from lazuli_client.gateway.guard.rate import Rate
+from lazuli_client.gateway.metrics import Metrics
+from lazuli_client.gateway.replicas.call import Call
+from lazuli_client.gateway.settings import GatewaySettings
+
+# Without a key, and however many requests are under way.
+OPEN_PATHS = frozenset({"/", "/health", "/docs", "/openapi.json", "/page/index.js", "/page/docs.js", "/page/style.css"})
+_OTHER = "other"
+_log = logging.getLogger(__name__)
+
+
+class Guard:
+    """Keys, limits, ids, deadlines, log and figures."""
+
+    def __init__(
+        self, app: ASGIApp, settings: GatewaySettings, keys: Keys, metrics: Metrics, paths: frozenset[str]
+    ) -> None:
+        """Stand before an application.
+
+        Args:
+            app: What answers.
+            settings: Limits.
+            keys: Who may come in.
+            metrics: The books.
+            paths: Paths that are counted by name.
+        """
+        self._app = app
+        self._settings = settings
+        self._keys = keys
+        self._metrics = metrics
+        self._paths = paths
+        self._rate = Rate(settings.requests_per_s)
+        self._under_way = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, now = perf_counter(), asyncio.get_running_loop().time()
+        headers = dict(scope["headers"])
+        call = read_call(headers, now, self._settings.timeout_s)
+        scope.setdefault("state", {})["call"] = call
+        path, status, key, has_begun = scope["path"], 500, None, False
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status, has_begun
+            if message["type"] == "http.response.start":
+                status, has_begun = message["status"], True
+                message["headers"] = [*message["headers"], *_marks(call)]
+            await send(message)
+
+        self._metrics.begin()
+        self._under_way += 1
+        try:
+            key = self._admit(scope, headers, call, now)
+            await self._app(scope, self._limited(receive, headers), send_marked)
+        except ApiError as error:
+            await error_response(error, path)(scope, receive, send_marked)
+        except Exception:
+            if has_begun:
+                raise
+            _log.exception("request %s failed", call.request_id)
+            await error_response(fault(), path)(scope, receive, send_marked)
+        finally:
+            self._under_way -= 1
+            seconds = perf_counter() - start
+            self._metrics.end(call, path if path in self._paths else _OTHER, status, seconds)
+            if self._settings.access_log:
+                log_request(call, scope["method"], path, status, seconds, key)
+
+    def _admit(self, scope: Scope, headers: dict[bytes, bytes], call: Call, now: float) -> str | None:
+        """The name of the key, if there are keys.
+
+        Raises:
+            ApiError: If the request must not go on.
+        """
+        if scope["path"] in OPEN_PATHS and scope["method"] in ("GET", "HEAD"):
+            return None
+        key = self._keys.name_of(headers) if self._keys else None
+        if self._keys and key is None:
+            raise ApiError(401, "the API key is missing or wrong", "invalid_api_key")
+        client = scope.get("client")
+        wait_s = self._rate.wait_s(key or (client[0] if client else ""), now)
+        if wait_s:
+            limit = self._settings.requests_per_s
+            raise overloaded(f"more than {limit:g} requests a second; try again", max(1, math.ceil(wait_s)))
+        if self._under_way > self._settings.max_requests:
+            raise overloaded(f"{self._settings.max_requests} requests are under way already; try again")
+        set_deadline(call, headers, now, self._settings.timeout_s)
+        return key
+
+    def _limited(self, receive: Receive, headers: dict[bytes, bytes]) -> Receive:
+        """`receive`, which gives no more than the limit of a body.
+
+        Raises:
+            ApiError: If the header says that there is more; what it returns, too, if more comes.
+        """
+        limit = self._settings.max_body_bytes
+        announced = headers.get(b"content-length")
+        if announced is not None:
+            if announced.isdigit() and int(announced) > limit:
+                raise _body_too_large(limit)
+            return receive  # the server reads no more than was announced
+        received = 0
+
+        async def receive_limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise _body_too_large(limit)
+            return message
+
+        return receive_limited
+
+
+def _body_too_large(limit: int) -> ApiError:
+    return too_large(f"the body has more than the {limit} bytes that are allowed")
+
+
+def _marks(call: Call) -> list[tuple[bytes, bytes]]:
+    marks = [(b"x-request-id", call.request_id.encode())]
+    if timings := call.timings.header():
+        marks.append((b"server-timing", timings.encode()))
+    return marks

@@ -1,0 +1,87 @@
+"""Runs the gateway: uvicorn with one process or several.
+
+Takes settings, returns when it was told to stop and all requests under way were answered.
+"""
+
+import logging
+import os
+import resource
+import signal
+import tempfile
+from types import FrameType
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from lazuli_client.gateway import metrics
+from lazuli_client.gateway.settings import ENVIRONMENT, GatewaySettings
+
+_FACTORY = "lazuli_client.gateway.app:from_environment"
+# Load balancers keep connections for a minute; one that is closed first by the server loses a request now and then.
+_KEEP_ALIVE_S = 75
+_BACKLOG = 4096
+
+
+def serve(settings: GatewaySettings) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    _allow_many_connections()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    os.environ[ENVIRONMENT] = msgspec.json.encode(settings).decode()
+    with tempfile.TemporaryDirectory(prefix="lazuli-gateway-") as folder:
+        if settings.workers > 1:  # before the metrics library is asked for its first figure
+            os.environ[metrics.FOLDER] = folder
+        uvicorn.run(
+            _FACTORY,
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            lifespan="on",
+            log_config=_logging(),
+            access_log=False,  # the guard writes its own
+            server_header=False,
+            date_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=settings.drain_s,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+        )
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """What uvicorn calls when it has stopped: to be told to stop is no failure."""
+    raise SystemExit(0)
+
+
+def _allow_many_connections() -> None:
+    """Each connection is a file; the usual soft limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _logging() -> dict[str, Any]:
+    """Lines for people to standard error, and for each request a line of JSON to standard output."""
+    names = {"lazuli_client.gateway": "people", "uvicorn.error": "people", "lazuli_client.gateway.access": "access"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "people": {"format": "%(asctime)s %(levelname)s %(process)d %(message)s"},
+            "access": {"format": "%(message)s"},
+        },
+        "handlers": {
+            "people": {"class": "logging.StreamHandler", "formatter": "people", "stream": "ext://sys.stderr"},
+            "access": {"class": "logging.StreamHandler", "formatter": "access", "stream": "ext://sys.stdout"},
+        },
+        "loggers": {
+            name: {"handlers": [handler], "level": logging.getLevelName(logging.INFO), "propagate": False}
+            for name, handler in names.items()
+        },
+    }

@@ -1,0 +1,63 @@
+r"""Several suites against targets that are opened once: `run.py` would load each model again for every suite.
+
+    .venv/bin/python perf/run_several.py --suite latency --suite "bulk --warm-up 1 --repeats 2" --prefix both -- \
+        --machine h200 --target lazuli-engine --target vllm-engine --send ids
+
+What is behind `--` goes to each suite, as `run.py` takes it; each writes a file of its own, PREFIX_SUITE. One that
+fails is told, and the others still run.
+"""
+
+import argparse
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+
+import run
+from lazuli.launch.errors import LaunchError
+from side_by_side import Plan
+from targets import Target, Workshop
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run them; returns the exit status."""
+    options = _parse(arguments)
+    suites = [run.parse(_arguments(suite, options)) for suite in options.suite]
+    try:
+        prepared = [(suite, *run.prepare(suite)) for suite in suites]
+        _, workshop, _ = prepared[0]
+        with workshop.open(suites[0].target) as targets:
+            failed = [each[0].suite for each in prepared if not _succeeds(targets, *each)]
+    except (ValueError, LaunchError) as error:
+        print(f"run_several.py: {error}", file=sys.stderr)
+        return 1
+    print(f"{len(suites)} suites, failed: {', '.join(failed) or 'none'}", flush=True)
+    return 1 if failed else 0
+
+
+def _succeeds(targets: list[Target], options: argparse.Namespace, workshop: Workshop, plan: Plan) -> bool:
+    print(f"{options.suite}:", flush=True)
+    try:
+        run.measure(targets, workshop, plan, options)
+    except Exception:
+        # Whatever a target throws: the suites that follow are worth having all the same.
+        traceback.print_exc()
+        return False
+    return True
+
+
+def _arguments(suite: str, options: argparse.Namespace) -> list[str]:
+    name, *own = shlex.split(suite)
+    return [name, "--name", f"{options.prefix}_{name}", *options.common, *own]
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", action="append", required=True, help="with its own options, in one word")
+    parser.add_argument("--prefix", required=True, help="of the result files' names")
+    parser.add_argument("common", nargs="*", metavar="-- OPTION", help="of all suites")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""A device that is short of memory, really: PyTorch's allocator may take no more. Requests fail or wait; none hangs."""
+
+import gc
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+
+from lazuli.config import EngineConfig
+from lazuli.engine import Engine
+from lazuli.errors import DeviceError
+from lazuli.options import RequestOptions
+from lazuli.service import EmbeddingService
+from random_checkpoint import default_or_random
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+NAME = default_or_random()
+VOCABULARY = 30522
+# Far more than is cached for anything that runs before: 64 MiB of bfloat16 in the widest layer alone.
+LARGE = [256] * 80
+SMALL = [12, 7, 30]
+
+
+@contextmanager
+def no_more_memory(*, give_back):
+    """Inside, the process keeps what it has; `give_back`: only what is in use, without what is cached."""
+    gc.collect()
+    torch.cuda.synchronize()
+    if give_back:
+        torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def rows_of(lengths, seed):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(1000, VOCABULARY, size=length, dtype=np.int32) for length in lengths]
+
+
+def worst_cosine(a, b):
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float(((a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
+
+
+def config(**parameters):
+    return EngineConfig(checkpoint=NAME, dtype="bfloat16", device="cuda", token_budget=32768, **parameters)
+
+
+@pytest.fixture(scope="module")
+def eager():
+    return Engine(config(graph_capture="off"), torch.device("cuda", 0))
+
+
+class Sender:
+    def __init__(self):
+        self.part, self.error, self.ended = None, None, threading.Event()
+
+    def prepare(self, part):
+        pass
+
+    def send(self, part, *, final):
+        self.part = part
+        self.ended.set()
+
+    def send_error(self, error):
+        self.error = error
+        self.ended.set()
+
+    def is_cancelled(self):
+        return False
+
+
+def submit(service, rows):
+    mask = np.arange(max(map(len, rows))) < np.array([len(row) for row in rows])[:, None]
+    input_ids = np.zeros(mask.shape, dtype=np.int32)
+    input_ids[mask] = np.concatenate(rows)
+    sender = Sender()
+    # As a query, it is one batch.
+    service.submit(input_ids, mask.astype(np.int8), RequestOptions(workload="query"), sender)
+    return sender
+
+
+def test_a_batch_that_does_not_fit_fails_alone_and_fits_later(eager):
+    large, small = rows_of(LARGE, 0), rows_of(SMALL, 1)
+    expected_large, expected_small = eager.embed_ids(large), eager.embed_ids(small)
+    service = EmbeddingService(config(graph_capture="off"), streaming=False)
+    try:
+        assert submit(service, small).ended.wait(60)
+        with no_more_memory(give_back=True):
+            senders = [submit(service, large) for _ in range(3)]
+            for sender in senders:
+                assert sender.ended.wait(60), "a request hangs"
+                assert isinstance(sender.error, DeviceError)
+                assert "the forward pass failed" in str(sender.error)
+        for rows, expected in ((small, expected_small), (large, expected_large)):
+            sender = submit(service, rows)
+            assert sender.ended.wait(60)
+            assert sender.error is None
+            assert worst_cosine(sender.part.outputs["embedding"], expected) >= 0.9999
+    finally:
+        service.close()
+
+
+def test_a_graph_that_does_not_fit_is_done_without(eager):
+    """What is cached is enough to run a batch, but not for the memory of a graph's own."""
+    rows = rows_of([200, 100, 212], 2)
+    expected = eager.embed_ids(rows)
+    engine = Engine(config(graph_capture="lazy"), torch.device("cuda", 0))
+    engine.embed_ids(rows)  # eagerly; the second time would capture
+    with no_more_memory(give_back=False):
+        for _ in range(3):
+            assert worst_cosine(engine.embed_ids(rows), expected) >= 0.9999
+        assert (engine.graph_counters.captured, engine.graph_counters.failed) == (0, 1)
+    others = rows_of([400, 300], 3)
+    for _ in range(3):
+        assert worst_cosine(engine.embed_ids(others), eager.embed_ids(others)) >= 0.9999
+    assert engine.graph_counters.captured == 1

@@ -1,0 +1,105 @@
+"""Two instances of an engine, as on a machine with two GPUs, but on CPUs: both work, and answers are the same."""
+
+import re
+import shutil
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lazuli.launch.options import Door, ServeOptions
+from lazuli.launch.running import running_server
+
+from .conftest import assert_same_vectors
+from .wire import grpc_infer
+
+REPOSITORY = Path(__file__).parents[2] / "model_repository"
+# What an instance may have waiting before Triton has to give work to the other one: about a request.
+QUEUED_TOKENS = 512
+CLIENTS = 8
+REQUESTS_EACH = 3
+ROWS = 20
+PARAMETERS = ("max_queued_tokens", "token_budget")
+
+
+@pytest.fixture(scope="module")
+def two_engines(tmp_path_factory):
+    repository = tmp_path_factory.mktemp("two") / "model_repository"
+    shutil.copytree(REPOSITORY, repository)
+    config = repository / "embedding" / "config.pbtxt"
+    text = replaced(config.read_text(encoding="utf-8"), "kind: KIND_AUTO, count: 1", "kind: KIND_CPU, count: 2")
+    for name in PARAMETERS:
+        start = f'"{name}", value: {{ string_value: '
+        text = replaced(text, f'{start}"auto"', f'{start}"{QUEUED_TOKENS}"')
+    config.write_text(text, encoding="utf-8")
+    with running_server(ServeOptions(model_repositories=(repository,), door=Door.UNARY, threads=1)) as running:
+        yield running
+
+
+def replaced(text, old, new):
+    assert text.count(old) == 1
+    return text.replace(old, new)
+
+
+def texts_by_instance(server):
+    """How many texts each instance of the engine has answered."""
+    with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    counted = {}
+    for line in lines:
+        if line.startswith("lazuli_texts_total{") and 'model="embedding"' in line and 'outcome="ok"' in line:
+            counted[re.search(r'model_instance="([^"]*)"', line)[1]] = float(line.rsplit(" ", 1)[1])
+    return counted
+
+
+def wait_for_texts(server, before, expected):
+    """What came since, once so many texts are counted: metrics are published once a second."""
+    deadline = time.monotonic() + 20
+    while True:
+        shares = {name: count - before[name] for name, count in texts_by_instance(server).items()}
+        if sum(shares.values()) >= expected or time.monotonic() > deadline:
+            return shares
+        time.sleep(0.2)
+
+
+def test_both_have_a_fair_share_and_answer_alike(two_engines, reference):
+    texts, expected = reference
+    time.sleep(1.5)  # what the start has asked is counted
+    before, start = texts_by_instance(two_engines), threading.Barrier(CLIENTS)
+    assert len(before) == 2
+
+    def client(number):
+        start.wait(timeout=60)
+        for turn in range(REQUESTS_EACH):
+            first = (number * REQUESTS_EACH + turn) * ROWS % (len(texts) - ROWS)
+            rows = slice(first, first + ROWS)
+            assert_same_vectors(grpc_infer(two_engines, texts[rows])[0], expected[rows])
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        list(clients.map(client, range(CLIENTS)))
+    asked = CLIENTS * REQUESTS_EACH * ROWS
+    shares = wait_for_texts(two_engines, before, asked)
+    assert sum(shares.values()) == asked
+    assert min(shares.values()) >= asked / 4, shares
+
+
+def test_a_request_of_many_rows_does_not_keep_the_other_engine_from_working(two_engines, reference):
+    """One instance blocks on what it has; small requests that come meanwhile are answered before that is done."""
+    texts, expected = reference
+    order = []
+
+    def ask(name, some):
+        vectors = grpc_infer(two_engines, some)[0]
+        order.append(name)
+        return vectors
+
+    with ThreadPoolExecutor(2) as clients:
+        large = clients.submit(ask, "large", (texts * 5)[:400])
+        time.sleep(0.3)
+        small = clients.submit(ask, "small", texts[:2])
+        assert_same_vectors(small.result(timeout=120), expected[:2])
+        assert large.result(timeout=120).shape == (400, 384)
+    assert order == ["small", "large"]
