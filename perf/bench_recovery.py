@@ -69,7 +69,10 @@ def main() -> None:
                 extra={"longest_wait_s": longest_s},
             )
         )
-        print(f"{name}: {', '.join(f'{sample / 1e3:.1f}' for sample in samples)} s, longest wait {longest_s:.1f} s")
+        print(
+            f"{name}: {', '.join(f'{sample / 1e3:.1f}' for sample in samples)} s, longest wait {longest_s:.1f} s",
+            flush=True,
+        )
     print(write(options.machine, "recovery", measurements))
 
 
@@ -79,11 +82,15 @@ def serving(door: str, checkpoint: str) -> Iterator[tuple[psutil.Process, str]]:
     ports = dict(zip(("http", "grpc", "metrics"), free_ports(3), strict=True))
     flags = [f"--{name}-port={port}" for name, port in ports.items()]
     command = [str(Path(sys.executable).parent / "lazuli"), "serve", f"--door={door}", f"--checkpoint={checkpoint}"]
-    with tempfile.TemporaryFile() as output:
+    with tempfile.NamedTemporaryFile() as output:
         started = subprocess.Popen([*command, *flags], stdout=output, stderr=subprocess.STDOUT)
         address = f"127.0.0.1:{ports['http']}"
         try:
-            wait_for_answer(address)
+            # Models answer before that, but who is not watched yet is not restarted either.
+            while "Ctrl-C stops it" not in Path(output.name).read_text(encoding="utf-8"):
+                if started.poll() is not None:
+                    raise RuntimeError(Path(output.name).read_text(encoding="utf-8"))
+                time.sleep(_POLL_S)
             yield psutil.Process(started.pid), address
         finally:
             started.send_signal(signal.SIGTERM)

@@ -30,6 +30,8 @@ _PART_BYTES = 60 * 2**20
 # On a GPU: one kernel of each library, so that code that is missing is not found out in the middle of a run.
 _TRY = """
 import torch, transformers, vllm
+# Where it cannot be imported, vLLM takes another attention without a word.
+import vllm.v1.attention.backends.flash_attn
 print("vLLM", vllm.__version__, "torch", torch.__version__, "transformers", transformers.__version__)
 if torch.cuda.is_available():
     from vllm import _custom_ops

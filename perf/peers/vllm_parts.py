@@ -21,7 +21,7 @@ _GPU = 90
 _THERE = (
     "torch triton nvidia-[a-z0-9-]* cuda-[a-z0-9-]* numpy transformers tokenizers safetensors huggingface-hub typer "
     "rich pyarrow aiohttp packaging setuptools sympy networkx jinja2 fsspec mpmath pillow hf-xet uvloop grpcio "
-    "protobuf sentencepiece tiktoken pygments einops ninja tabulate"
+    "protobuf sentencepiece tiktoken pygments ninja tabulate"
 )
 # Never imported when texts are embedded: name patterns and why.
 _NEEDLESS = {

@@ -23,6 +23,7 @@ from lazuli.native.library import NativeError, load_library
 
 _log = logging.getLogger(__name__)
 
+MEASURED_ON = "AVX512"  # as torch calls it
 _FOLDER = "native"
 _PROBE_LENGTHS = (1, 3, 17, 70)
 _MIN_COSINE = 1 - 1e-5
@@ -44,6 +45,9 @@ def accelerate(model: RaggedModel, attention: AttentionBackend, cache_folder: Pa
     tokens = model.embedding.tokens
     plain = model.config.hidden_act == "gelu" and model.bias is None
     if tokens.device.type != "cpu" or tokens.dtype != torch.float32 or not plain:
+        return False
+    if torch.backends.cpu.get_cpu_capability() != MEASURED_ON:
+        _log.info("the model runs in torch, as C++ was only measured to be quicker with %s", MEASURED_ON)
         return False
     sizes = (model.config.hidden_size, model.config.intermediate_size, model.shape.head_dim)
     if any(size % COLUMNS for size in sizes):

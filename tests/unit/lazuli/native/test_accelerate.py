@@ -15,6 +15,9 @@ from lazuli.native.bert import NativeBert
 from lazuli.options import RequestOptions
 from lazuli.service import EmbeddingService
 
+pytestmark = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != module.MEASURED_ON, reason=f"a CPU without {module.MEASURED_ON}"
+)
 FITTING = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 96}
 CACHE = find_cache_folder(None)
 
@@ -107,3 +110,10 @@ def test_a_service_lets_torch_have_threads_only_where_it_computes(folder, make_s
     finally:
         service.close()
         torch.set_num_threads(before)
+
+
+def test_other_machines_stay_with_torch(folder, load_bert, monkeypatch, caplog):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    with caplog.at_level(logging.INFO, logger="lazuli"):
+        assert not accelerate(load_bert(folder), SdpaAttention(), CACHE)
+    assert "only measured to be quicker with AVX512" in caplog.text

@@ -6,7 +6,7 @@ from lazuli.repository.errors import RepositoryError
 from lazuli.repository.model_config import ModelConfig
 
 REPOSITORY = Path(__file__).resolve().parents[4] / "model_repository"
-NAMES = sorted(path.name for path in REPOSITORY.iterdir())
+NAMES = sorted(path.name for path in REPOSITORY.iterdir() if path.is_dir())
 RENAMED = {name: f"docs.{name}" for name in NAMES}
 
 

@@ -20,6 +20,7 @@ ASSEMBLY, MACHINE_CODE = 1, 2
         ("nvidia-cutlass-dsl-libs-cu13", False),
         ("nvidia-ml-py", True),
         ("apache_tvm_ffi", True),
+        ("einops", True),
         ("opentelemetry-api", True),
         ("opentelemetry_sdk", False),
         ("opencv-python-headless", False),
