@@ -50,7 +50,6 @@ _COLUMNS = {
 _FRONT_PAGE = {
     "cpu-2core/side_by_side_latency": "On two CPU cores, one text at a time, turn and turn about: {}",
     "cpu-2core/side_by_side_bulk": "On two CPU cores, many real texts of mixed lengths, turn and turn about: {}",
-    "h200-host-2core/cpu_comparison": "On two CPU cores with AMX, in one process without the server (no GPU used): {}",
     "h200/engine_qwen3": "On the GPU, engine in process, random weights of the shape: {}",
     "h200/engine_bge_m3": "On the GPU, engine in process, random weights of the shape: {}",
     "h200/server_qwen3": "On the GPU, through the server, random weights of the shape: {}",
