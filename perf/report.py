@@ -55,6 +55,8 @@ _FRONT_PAGE = {
     "h200/server_qwen3": "On the GPU, through the server, random weights of the shape: {}",
 }
 _FRONT_PAGE_SUITES = ("latency", "scoring", "throughput", "concurrency")
+# Lengths of single texts that stand in perf/README.md alone.
+_BETWEEN = (8, 32, 64, 256)
 # With fewer samples a p99 is just the largest of them.
 _LEAST_FOR_TAILS = 50
 Line = dict[str, Any]
@@ -178,7 +180,7 @@ def main() -> None:
 
 
 def _front_page_tables(lines: list[Line]) -> list[str]:
-    by_suite = _by_suite(compare(lines))
+    by_suite = _by_suite(line for line in compare(lines) if line.get("len") not in _BETWEEN)
     return [table(by_suite[suite]) for suite in _FRONT_PAGE_SUITES if suite in by_suite]
 
 
