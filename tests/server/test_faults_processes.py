@@ -12,7 +12,7 @@ import tritonclient.grpc as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from .serving import port_flags, run
-from .supervised import PATIENCE_S, Supervised, load
+from .supervised import PATIENCE_S, Supervised, load, wait_for
 from .wire import HttpError, grpc_infer, http_generate
 
 
@@ -40,6 +40,7 @@ FAULTS = {
     "engine-stopped": ("embedding", signal.SIGSTOP, "^embed(ding)? over HTTP: "),
     "tokenizer-killed": ("tokenizer", signal.SIGKILL, "the process of tokenizer died"),
     "server-killed": (None, signal.SIGKILL, "the server was ended by SIGKILL"),
+    "server-stopped": (None, signal.SIGSTOP, "^the server answers nothing within 2 s$"),
 }
 
 
@@ -57,6 +58,9 @@ def test_a_process_fails_under_load(serve, reference, fault):
         victim = serve.server() if model is None else serve.stub(model)
         os.kill(victim.pid, number)
         said = serve.wait_until(False)
+        if fault == "server-stopped":
+            silent = dict.fromkeys(("embed", "tokenizer", "embedding"), "the server answers nothing within 2 s")
+            wait_for(lambda: serve.ready()[1]["faults"] == silent, "complaints about the server, before its restart")
         if fault == "engine-stopped":
             assert run("health", "--timeout=1", *port_flags(serve.ports)).returncode == 1
         serve.wait_until(True)
@@ -67,6 +71,9 @@ def test_a_process_fails_under_load(serve, reference, fault):
     assert said["ready"] is False
     assert re.search(reason, serve.events("restart")[restarts]["reason"])
     assert len(serve.events("restart")) == len(serve.events("serving again")) == restarts + 1
+    if fault == "server-stopped":
+        down_s = serve.events("serving again")[-1]["down_s"]
+        assert down_s > serve.events("serving again")[-1]["start_s"] + 2 * 2, "two probes without an answer count, too"
     print(f"{fault}: {serve.events('serving again')[-1]}")
 
 

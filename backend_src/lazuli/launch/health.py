@@ -23,11 +23,15 @@ def check_health(options: ServeOptions, names: list[str], timeout_s: float) -> i
     Returns:
         0 if all answered, or said that they are full, which is a sign of life; else 1.
     """
-    prober = Prober(Addresses.of(options), "")
+    addresses = Addresses.of(options)
+    prober = Prober(addresses, "")
+    asked = f"the server's metrics, which name its models, at {addresses.metrics} (--metrics-port)"
     try:
-        models = prober.find_models(names or prober.measured_models())
+        names_found = names or prober.measured_models()
+        asked = f"the server at {addresses.http} (--http-port)"
+        models = prober.find_models(names_found)
     except (RestError, OSError) as error:
-        print(f"FAIL  the server at {Addresses.of(options).http}: {error}")
+        print(f"FAIL  {asked}: {error}")
         return 1
     if not models:
         print("FAIL  no model is loaded")

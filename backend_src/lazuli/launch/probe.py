@@ -80,13 +80,26 @@ class Prober:
 
     def is_loaded(self, model: str) -> bool:
         """Whether the server lists it as ready; so it does until somebody unloads it, also if its process has died."""
-        index = call(self._addresses.http, "POST", "/v2/repository/index", {"ready": True}, self._admin_key)
+        index = call(self._addresses.http, "POST", "/v2/repository/index", {"ready": True}, self._admin_key, 5.0)
         return any(entry["name"] == model for entry in index)
 
     def success_count(self, model: str) -> int:
         """How many requests this model has answered since it was loaded."""
         stats = call(self._addresses.http, "GET", f"/v2/models/{model}/stats", timeout_s=2.0)["model_stats"]
         return sum(int(version["inference_stats"]["success"]["count"]) for version in stats)
+
+    def probe_server(self, timeout_s: float) -> None:
+        """Ask the server itself, none of its models. Any answer is one; what else is wrong, its models will tell.
+
+        Raises:
+            ProbeError: It says nothing in time.
+        """
+        try:
+            call(self._addresses.http, "GET", "/v2/health/live", timeout_s=timeout_s)
+        except TimeoutError as error:
+            raise ProbeError(f"the server answers nothing within {timeout_s:g} s", silent=True) from error
+        except (RestError, OSError):
+            return
 
     def probe_everywhere(self, model: ProbeModel, timeout_s: float) -> None:
         """Probe over each protocol that the model can answer on."""

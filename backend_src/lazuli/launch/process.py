@@ -89,6 +89,11 @@ class ServerProcess:
         ticks = sum(member.cpu_ticks for member in self.members() if not models or member.model in models)
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def own_cpu_s(self) -> float:
+        """Processor time that the server has used itself, without its stubs; 0 once it is gone."""
+        member = _read_member(_PROC / str(self.pid), self.pid)
+        return member.cpu_ticks / os.sysconf("SC_CLK_TCK") if member else 0.0
+
     def keep_private(self) -> None:
         """Let no other account read the texts and vectors in shared memory, in whatever regions there are by now."""
         keep_private(self._shm_prefix)

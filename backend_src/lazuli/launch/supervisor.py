@@ -106,7 +106,8 @@ class Supervisor:
             return ""
         finally:
             self._phase = "stopping" if self._stop.asked() else "restarting"
-            self._failed_at_s = time.monotonic()
+            since_s = watch.failing_since_s()
+            self._failed_at_s = time.monotonic() if since_s is None else since_s
             self._watch = None
             watch.close()
 

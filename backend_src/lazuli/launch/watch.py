@@ -9,64 +9,23 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from lazuli.launch.answers import Answers
 from lazuli.launch.probe import ProbeError, Prober
 from lazuli.launch.probe_model import ProbeModel, outer_models
 from lazuli.launch.process import ServerProcess
+from lazuli.launch.pulse import Pulse
 from lazuli.launch.rest import RestError
 
 _PROBE_TIMEOUT_S = 5.0
-_STRIKES = 2
-# Below this share of one core a model that does not answer is stuck, not busy.
-_IDLE_SHARE = 0.05
 # A second look at a model that did not answer comes soon.
 _DOUBT_INTERVAL_S = 1.0
-
-
-class ModelHealth:
-    """What is known of one model from the probes so far.
-
-    Attributes:
-        complaint: Why it could not answer the last time; None if it could, or is excused.
-    """
-
-    def __init__(self, name: str, hang_timeout_s: float, now_s: float) -> None:
-        self._name = name
-        self._hang_timeout_s = hang_timeout_s
-        self._last_answer_s = now_s
-        self._strikes = 0
-        self.complaint: str | None = None
-
-    def answered(self, now_s: float) -> None:
-        """It answered us or somebody else, or said that it is full."""
-        self._last_answer_s = now_s
-        self._strikes = 0
-        self.complaint = None
-
-    def failed(self, error: ProbeError, idle: bool, now_s: float) -> str | None:
-        """A probe failed.
-
-        Args:
-            error: How.
-            idle: Whether its processes used no processor time to speak of meanwhile.
-            now_s: The time.
-
-        Returns:
-            Why to restart, or None.
-        """
-        self.complaint = str(error)
-        if not error.silent or idle:
-            self._strikes += 1
-        if self._strikes >= _STRIKES:
-            return str(error)
-        if now_s - self._last_answer_s > self._hang_timeout_s:
-            return f"{self._name} has answered nothing for {self._hang_timeout_s:g} s"
-        return None
 
 
 class Watch:
     """Probes the outer models by turns, from a thread of its own; where one says nothing, its steps too.
 
-    A step that is stuck shows there even if others keep the server busy.
+    A step that is stuck shows there even if others keep the server busy. Another thread feels the server's `Pulse`;
+    while there is none, models are not asked.
     """
 
     def __init__(
@@ -95,27 +54,37 @@ class Watch:
         now_s = time.monotonic()
         self._models = {model.name: model for model in models}
         self._outer = outer_models(models)
-        self._health = {model.name: ModelHealth(model.name, hang_timeout_s, now_s) for model in models}
+        self._health = {model.name: Answers(model.name, hang_timeout_s, now_s) for model in models}
         self._reason: str | None = None
         self._stubs: dict[int, str] = {}
         self._dead: dict[int, str] = {}
+        self._pulse = Pulse(process, prober, interval_s, hang_timeout_s, timeout_s)
         self._end = threading.Event()
         if interval_s > 0:
             threading.Thread(target=self._run, name="lazuli-watch", daemon=True).start()
+            threading.Thread(target=self._pulse.run, args=[self._end], name="lazuli-pulse", daemon=True).start()
 
     def fault(self) -> str | None:
         """Why the server has to be restarted, or None."""
+        reason = self._pulse.reason or self._reason
         if self._process.exit_code() is not None:
-            return self._reason
+            return reason
         before, self._dead = self._dead, self._find_dead()
         # The server collects those that it stopped itself, so only one that stays dead has died on its own.
         died = sorted(self._dead[pid] for pid in self._dead if pid in before)
-        return f"the process of {', '.join(died)} died" if died else self._reason
+        return f"the process of {', '.join(died)} died" if died else reason
 
     def complaints(self) -> dict[str, str]:
         """For each model that cannot answer now, why."""
         found = {name: health.complaint for name, health in self._health.items() if health.complaint}
+        if silence := self._pulse.answers.complaint:
+            found = dict.fromkeys(self._health, silence)
         return {**found, **dict.fromkeys(self._find_dead().values(), "its process died")}
+
+    def failing_since_s(self) -> float | None:
+        """When the first probe was sent that has had no good answer since, by the clock that only goes forward."""
+        asked = [one.failing_since_s for one in (self._pulse.answers, *self._health.values())]
+        return min((at_s for at_s in asked if at_s is not None), default=None)
 
     def close(self) -> None:
         """Ask no more; a probe under way is left to its timeout."""
@@ -131,7 +100,8 @@ class Watch:
         pause_s = self._interval_s
         while self._reason is None and not self._end.wait(pause_s):
             for model in self._outer:
-                self._reason = self._reason or self._check(model)
+                if not self._pulse.answers.complaint:
+                    self._reason = self._reason or self._check(model)
             in_doubt = any(health.complaint for health in self._health.values())
             pause_s = min(_DOUBT_INTERVAL_S, self._interval_s) if in_doubt else self._interval_s
 
@@ -142,7 +112,7 @@ class Watch:
             self._prober.probe(model, self._timeout_s)
         except ProbeError as error:
             reason = self._judge(model, error, before)
-            if error.silent and self._health[model.name].complaint:
+            if error.silent and self._health[model.name].complaint and not self._pulse.answers.complaint:
                 for step in steps:
                     reason = reason or self._check(step)
             return reason
@@ -156,8 +126,7 @@ class Watch:
         if error.busy or after.successes > before.successes or self._was_unloaded(model):
             health.answered(after.time_s)
             return None
-        idle = after.cpu_s - before.cpu_s < _IDLE_SHARE * (after.time_s - before.time_s)
-        return health.failed(error, idle, after.time_s)
+        return health.failed(error, before.time_s, after.time_s, after.cpu_s - before.cpu_s)
 
     def _was_unloaded(self, model: ProbeModel) -> bool:
         """Whether somebody with the admin key has taken it away: no fault, and it may come back."""

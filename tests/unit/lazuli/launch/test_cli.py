@@ -74,7 +74,7 @@ def test_health_ends_with_1_where_there_is_no_server():
     ports = ["--http-port", "1", "--grpc-port", "2", "--metrics-port", "3"]
     result = CliRunner().invoke(cli.app, ["health", *ports])
     assert result.exit_code == 1
-    assert result.output.startswith("FAIL  the server at 127.0.0.1:1")
+    assert result.output.startswith("FAIL  the server's metrics")
 
 
 def test_ports_that_are_the_same_are_an_error(served):

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from lazuli.launch.health import check_health
@@ -46,9 +48,15 @@ def test_a_full_queue_is_a_sign_of_life(prober, capsys):
     assert capsys.readouterr().out.startswith("busy  embed")
 
 
-def test_no_server(capsys):
-    assert check_health(ServeOptions(http_port=1, grpc_port=2, metrics_port=3), [], 1.0) == 1
-    assert capsys.readouterr().out.startswith("FAIL  the server at 127.0.0.1:1")
+def test_the_port_that_fails_is_named_with_its_option(monkeypatch, capsys):
+    options = ServeOptions(http_port=1, grpc_port=2, metrics_port=3)
+    assert check_health(options, [], 1.0) == 1
+    assert re.search(r"^FAIL .* metrics.* at 127.0.0.1:3 \(--metrics-port\): .*refused", capsys.readouterr().out)
+    assert check_health(options, ["embed"], 1.0) == 1
+    assert re.search(r"^FAIL .* server at 127.0.0.1:1 \(--http-port\): .*refused", capsys.readouterr().out)
+    monkeypatch.setattr(Prober, "measured_models", lambda self: ["embed"])
+    assert check_health(options, [], 1.0) == 1
+    assert re.search(r"^FAIL .* server at 127.0.0.1:1 \(--http-port\): .*refused", capsys.readouterr().out)
 
 
 def test_no_model(prober, monkeypatch, capsys):

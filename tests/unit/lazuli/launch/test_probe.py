@@ -95,6 +95,16 @@ def test_what_an_error_over_grpc_means(models, status, message, busy, silent):
     assert (result.busy, result.silent) == (busy, silent)
 
 
+@pytest.mark.parametrize("answer", [None, RestError(403, "closed"), ConnectionRefusedError("refused")])
+def test_only_silence_says_that_the_server_is_silent(monkeypatch, answer):
+    answering(monkeypatch, answer)
+    Prober(Addresses("h", "g", "m"), "").probe_server(1.0)
+    answering(monkeypatch, TimeoutError("timed out"))
+    with pytest.raises(ProbeError, match="answers nothing within 1 s") as caught:
+        Prober(Addresses("h", "g", "m"), "").probe_server(1.0)
+    assert caught.value.silent
+
+
 def test_the_names_of_all_models_are_in_the_metrics(monkeypatch):
     text = """# TYPE nv_inference_request_success counter
 nv_inference_request_success{model="embed",version="1"} 0

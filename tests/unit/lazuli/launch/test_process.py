@@ -41,6 +41,13 @@ def test_a_polite_server_ends_by_itself_and_leaves_nothing(start, shm):
     assert list(shm.iterdir()) == []
 
 
+def test_its_own_processor_time_is_told_apart_from_that_of_its_group(start):
+    server = start("")
+    assert 0 < server.own_cpu_s() <= server.cpu_s()
+    server.kill()
+    assert server.own_cpu_s() == 0.0
+
+
 def test_a_server_that_crashes_as_it_stops_has_not_ended_in_good_order(start):
     server = start("crash_at_stop")
     assert not server.stop(exit_timeout_s=5)

@@ -1,39 +1,14 @@
+import itertools
+import time
+
 from lazuli.launch.probe import ProbeError
 from lazuli.launch.probe_model import ProbeModel
 from lazuli.launch.process import Member
-from lazuli.launch.watch import ModelHealth, Watch
+from lazuli.launch.watch import Watch
 
 MODEL = ProbeModel("embed", (), False, steps=("tokenizer", "embedding"))
 STEPS = [ProbeModel("tokenizer", (), False), ProbeModel("embedding", (), False)]
 SILENT = ProbeError("embed: timed out", silent=True)
-BROKEN = ProbeError("embed: stub is not healthy")
-
-
-def test_two_errors_in_a_row():
-    health = ModelHealth("embed", 300.0, 0.0)
-    assert health.failed(BROKEN, idle=False, now_s=1.0) is None
-    assert health.failed(BROKEN, idle=False, now_s=2.0) == "embed: stub is not healthy"
-
-
-def test_an_answer_forgives():
-    health = ModelHealth("embed", 300.0, 0.0)
-    assert health.failed(BROKEN, idle=False, now_s=1.0) is None
-    health.answered(2.0)
-    assert health.failed(BROKEN, idle=False, now_s=3.0) is None
-
-
-def test_silence_counts_only_while_idle():
-    health = ModelHealth("embed", 300.0, 0.0)
-    for second in range(10):
-        assert health.failed(SILENT, idle=False, now_s=second) is None
-    assert health.failed(SILENT, idle=True, now_s=11.0) is None
-    assert health.failed(SILENT, idle=True, now_s=12.0) == "embed: timed out"
-
-
-def test_even_a_busy_server_must_answer_sometimes():
-    health = ModelHealth("embed", 300.0, 0.0)
-    assert health.failed(SILENT, idle=False, now_s=299.0) is None
-    assert health.failed(SILENT, idle=False, now_s=301.0) == "embed has answered nothing for 300 s"
 
 
 class FakeProcess:
@@ -47,6 +22,9 @@ class FakeProcess:
     def cpu_s(self, models):
         self.now_s += 1000.0
         return self.now_s if set(models) & set(self.busy) else 0.0
+
+    def own_cpu_s(self):
+        return 0.0
 
     def exit_code(self):
         return None
@@ -65,9 +43,14 @@ class FakeProber:
         self.step = successes_step
         self.asked = []
         self.loaded = True
+        self.server_is_silent = False
 
     def is_loaded(self, model):
         return self.loaded
+
+    def probe_server(self, timeout_s):
+        if self.server_is_silent:
+            raise ProbeError("the server answers nothing", silent=True)
 
     def probe(self, model, timeout_s):
         self.asked.append(model.name)
@@ -137,6 +120,34 @@ def test_a_model_that_somebody_unloaded_is_not_missed():
     assert fault_after(prober, FakeProcess()) is None
     prober.loaded = True
     assert fault_after(prober, FakeProcess()) == "embed: timed out"
+
+
+def test_a_server_without_a_pulse_fails_in_all_models_and_none_is_asked():
+    prober = FakeProber()
+    prober.server_is_silent = True
+    watch = Watch(FakeProcess(), prober, [MODEL, *STEPS], interval_s=0.001, hang_timeout_s=300.0)
+    watch._pulse.answers.complaint = "the server answers nothing"
+    assert watch.complaints() == dict.fromkeys(("embed", "tokenizer", "embedding"), "the server answers nothing")
+    while watch.fault() is None:
+        time.sleep(0.001)
+    assert watch.fault() == "the server answers nothing"
+    assert prober.asked == []
+    watch.close()
+
+
+def test_it_fails_since_the_first_probe_without_an_answer(monkeypatch):
+    times = itertools.count(100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    prober = FakeProber(SILENT, failing=("embed",))
+    watch = watch_by_hand(prober, FakeProcess(), checks=0)
+    assert watch.failing_since_s() is None
+    first_s = next(times) + 1
+    watch._check(MODEL)
+    watch._check(MODEL)
+    assert watch.failing_since_s() == first_s
+    prober.error = None
+    watch._check(MODEL)
+    assert watch.failing_since_s() is None
 
 
 def stub(state, model="embedding"):
