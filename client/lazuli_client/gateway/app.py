@@ -85,6 +85,7 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
         watchers = [asyncio.create_task(_watch(settings, pool, models, replica)) for replica in pool.replicas]
         await _first_answers(pool, settings.probe_timeout_s)
         yield
+        await guard.last_answers()
         for watcher in watchers:
             watcher.cancel()
         await asyncio.gather(*watchers, return_exceptions=True)
@@ -94,6 +95,7 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
     routes = [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
     routes += [
         Route("/v1/models", openai.models),
+        Route("/v1/models/{name:path}", openai.model),
         Route("/info", tei_tokens.info),
         Route("/openapi.json", _openapi(document(ENDPOINTS))),
         *(Route(path, _page(name)) for path, name in _PAGE_FILES.items()),
@@ -102,7 +104,8 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
     ]
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error})
     paths = frozenset(route.path for route in routes)
-    app: ASGIApp = Guard(ShortWay(starlette, handlers), settings, keys, metrics, paths)
+    guard = Guard(ShortWay(starlette, handlers), settings, keys, metrics, paths)
+    app: ASGIApp = guard
     if settings.cors_origins:
         app = CORSMiddleware(
             app, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"],

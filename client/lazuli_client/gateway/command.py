@@ -53,7 +53,7 @@ def gateway(
     max_requests: Annotated[int, typer.Option(min=1, help="Requests under way in a process.")] = 512,
     rate: Annotated[float, typer.Option(min=0, help="Requests a second for each key; 0 for no limit.")] = 0.0,
     timeout: Annotated[float, typer.Option(help="Limit of one request in seconds.")] = 60.0,
-    queue: Annotated[float, typer.Option(help="Seconds that a request waits for a server that takes it.")] = 10.0,
+    queue: Annotated[float, typer.Option(help="Seconds that a request waits for a server that takes it.")] = 30.0,
     chunk_tokens: Annotated[int, typer.Option(min=1, help="Larger requests are cut into chunks of these.")] = 8192,
     query_tokens: Annotated[
         int, typer.Option(min=0, help="Larger requests are bulk, which lets others go first.")

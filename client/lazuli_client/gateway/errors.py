@@ -59,6 +59,11 @@ def fault() -> ApiError:
     return ApiError(500, "the gateway failed; its log says why", "server_error")
 
 
+def stopping() -> ApiError:
+    """The gateway stops, and what it was asked has taken longer than it waits."""
+    return ApiError(503, "the gateway stops; try again", "stopping", retry_after_s=_RETRY_AFTER_S)
+
+
 def overloaded(message: str, retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
     """Too much for now."""
     return ApiError(429, message, "rate_limit_exceeded", retry_after_s=retry_after_s)

@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from lazuli_client.gateway import metrics
+from lazuli_client.gateway.guard.protocol import LimitedHttp
 from lazuli_client.gateway.settings import ENVIRONMENT, GatewaySettings
 
 _FACTORY = "lazuli_client.gateway.app:from_environment"
@@ -32,14 +34,14 @@ def serve(settings: GatewaySettings) -> None:
     with tempfile.TemporaryDirectory(prefix="lazuli-gateway-") as folder:
         if settings.workers > 1:  # before the metrics library is asked for its first figure
             os.environ[metrics.FOLDER] = folder
-        uvicorn.run(
+        config = uvicorn.Config(
             _FACTORY,
             factory=True,
             host=settings.host,
             port=settings.port,
             workers=settings.workers,
             loop="uvloop",
-            http="httptools",
+            http=LimitedHttp,
             ws="none",
             lifespan="on",
             log_config=_logging(),
@@ -52,6 +54,21 @@ def serve(settings: GatewaySettings) -> None:
             ssl_certfile=settings.tls_cert,
             ssl_keyfile=settings.tls_key,
         )
+        if settings.workers > 1:
+            Workers(config, [config.bind_socket()]).run()
+        else:
+            uvicorn.Server(config).run()
+
+
+class Workers(Multiprocess):
+    """Several processes that listen at one socket, which is closed as soon as they are told to stop."""
+
+    def terminate_all(self) -> None:
+        """Tell them to stop."""
+        # Were it open here, connections would be taken until the last worker has ended, and answered by nobody.
+        for socket in self.sockets:
+            socket.close()
+        super().terminate_all()
 
 
 def _end(number: int, frame: FrameType | None) -> None:

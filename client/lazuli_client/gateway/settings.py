@@ -64,7 +64,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_requests: int = 512
     requests_per_s: float = 0.0
     timeout_s: float = 60.0
-    queue_s: float = 10.0
+    queue_s: float = 30.0
     chunk_tokens: int = 8192
     query_tokens: int = 1024
     bulk_tokens: int = 32768

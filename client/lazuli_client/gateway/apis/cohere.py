@@ -12,10 +12,11 @@ import orjson
 from msgspec import Meta, Struct
 
 from lazuli_client.embeddings import Embeddings
+from lazuli_client.errors import LazuliError
 from lazuli_client.gateway.apis.encode import as_base64, as_numbers, join_rows
 from lazuli_client.gateway.apis.endpoint import Endpoint
 from lazuli_client.gateway.apis.ranks import ranked, refuse
-from lazuli_client.gateway.errors import invalid
+from lazuli_client.gateway.errors import from_lazuli, invalid
 from lazuli_client.gateway.replicas.call import Call
 from lazuli_client.gateway.state import Gateway
 from lazuli_client.gateway.work.models import ServedModel
@@ -51,10 +52,10 @@ class EmbedRequest(Struct, forbid_unknown_fields=True):
     inputs: Annotated[list[Input], Meta(min_length=1)] | None = None
     images: None = None
     embedding_types: Annotated[list[EmbeddingType], Meta(min_length=1)] | None = None
-    truncate: Literal["NONE", "START", "END"] = "END"
+    truncate: Literal["NONE", "START", "END"] | None = "END"
     output_dimension: Annotated[int, Meta(ge=1)] | None = None
     max_tokens: None = None
-    priority: int = 0
+    priority: int | None = 0
 
 
 class RerankRequest(Struct, forbid_unknown_fields=True):
@@ -65,7 +66,7 @@ class RerankRequest(Struct, forbid_unknown_fields=True):
     documents: Texts
     top_n: Annotated[int, Meta(ge=1)] | None = None
     max_tokens_per_doc: int | None = None
-    priority: int = 0
+    priority: int | None = 0
 
 
 class ApiVersion(Struct):
@@ -128,7 +129,11 @@ async def embed(gateway: Gateway, body: EmbedRequest, call: Call) -> bytes:
     types = list(dict.fromkeys(body.embedding_types or ["float"]))
     outputs = list(dict.fromkeys(_OUTPUTS.get(kind, kind) for kind in types))
     options = {output: _options(body, output) for output in outputs}
-    answers = dict(zip(outputs, await _embed_all(gateway, model, texts, list(options.values()), call), strict=True))
+    try:
+        found = await _embed_all(gateway, model, texts, list(options.values()), call)
+    except LazuliError as error:
+        raise from_lazuli(error, _FIELDS | {"text": "texts" if body.inputs is None else "inputs"}) from None
+    answers = dict(zip(outputs, found, strict=True))
     parts = []
     for kind in types:
         vectors = answers[_OUTPUTS.get(kind, kind)].embeddings
@@ -176,7 +181,7 @@ def _texts(body: EmbedRequest) -> list[str]:
 
 def _options(body: EmbedRequest, output: str) -> EmbedOptions:
     return EmbedOptions(
-        truncate=body.truncate.lower(),
+        truncate=(body.truncate or "END").lower(),
         dimensions=body.output_dimension,
         input_type=_INPUT_TYPES.get(body.input_type),
         output=output,
@@ -187,10 +192,10 @@ def _meta(call: Call, units: BilledUnits) -> ApiMeta:
     return ApiMeta(ApiVersion(), units, Tokens(call.tokens))
 
 
+# What the API calls the fields that the server names.
+_FIELDS = {"dimensions": "output_dimension"}
 _EXAMPLE: Any = {"model": "embed", "input_type": "search_document", "texts": ["a blue gem", "a red car"]}
-EMBED = Endpoint(
-    "/v2/embed", EmbedRequest, EmbedResponse, embed, {"text": "texts"}, "Vectors of texts (Cohere)", _EXAMPLE
-)
+EMBED = Endpoint("/v2/embed", EmbedRequest, EmbedResponse, embed, _FIELDS, "Vectors of texts (Cohere)", _EXAMPLE)
 RERANK = Endpoint(
     "/v2/rerank",
     RerankRequest,

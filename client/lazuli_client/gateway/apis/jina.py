@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from lazuli_client.errors import LazuliError
 from lazuli_client.gateway.apis.endpoint import Endpoint
 from lazuli_client.gateway.apis.ranks import ranked
-from lazuli_client.gateway.errors import invalid
+from lazuli_client.gateway.errors import from_lazuli, invalid
 from lazuli_client.gateway.replicas.call import Call
 from lazuli_client.gateway.state import Gateway
 from lazuli_client.ranking import Ranking
@@ -19,8 +20,8 @@ from lazuli_client.task_options import RerankOptions
 Texts = Annotated[list[str], Meta(min_length=1)]
 
 
-class Document(Struct, forbid_unknown_fields=True):
-    """A text."""
+class Document(Struct):
+    """A text; what else is known of it is not read."""
 
     text: str
 
@@ -33,11 +34,11 @@ class RerankRequest(Struct, forbid_unknown_fields=True):
     texts: Texts | None = None
     model: str | None = None
     top_n: Annotated[int, Meta(ge=1)] | None = None
-    return_documents: bool = False
-    return_text: bool = False
-    raw_scores: bool = False
-    truncate: bool = True
-    truncation_direction: Literal["Left", "left", "Right", "right"] = "Right"
+    return_documents: bool | None = False
+    return_text: bool | None = False
+    raw_scores: bool | None = False
+    truncate: bool | None = True
+    truncation_direction: Literal["Left", "left", "Right", "right"] | None = "Right"
     instruction: str | None = None
 
 
@@ -78,25 +79,30 @@ async def rerank(gateway: Gateway, body: RerankRequest, call: Call) -> bytes:
     given = body.documents if body.texts is None else body.texts
     texts = [one if isinstance(one, str) else one.text for one in given or []]
     options = RerankOptions(
-        truncate=truncation(body.truncate, body.truncation_direction),
+        truncate=truncation(body.truncate is not False, body.truncation_direction),
         activation="none" if body.raw_scores else "sigmoid",
         instruction=body.instruction,
     )
     field = "documents" if body.texts is None else "texts"
-    best = await ranked(gateway, body.model, body.query, texts, options, call, field=field, top_n=body.top_n)
+    try:
+        best = await ranked(gateway, body.model, body.query, texts, options, call, field=field, top_n=body.top_n)
+    except LazuliError as error:
+        raise from_lazuli(error, {"document": field}) from None
     if body.texts is not None:
         return msgspec.json.encode(
             [Rank(one.index, one.score, texts[one.index] if body.return_text else None) for one in best]
         )
     name = gateway.models.find(body.model, "rerank").name
-    return msgspec.json.encode(RerankResponse(name, Usage(call.tokens), _results(best, texts, body.return_documents)))
+    return msgspec.json.encode(
+        RerankResponse(name, Usage(call.tokens), _results(best, texts, bool(body.return_documents)))
+    )
 
 
-def truncation(truncate: bool, direction: str) -> str:
+def truncation(truncate: bool, direction: str | None) -> str:
     """What text-embeddings-inference says in two fields."""
     if not truncate:
         return "none"
-    return "start" if direction.lower() == "left" else "end"
+    return "start" if direction in ("Left", "left") else "end"
 
 
 def _results(best: Ranking, texts: list[str], with_texts: bool) -> list[Result]:

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from lazuli_client.embeddings import Embeddings
 from lazuli_client.gateway.apis.encode import as_base64, as_numbers, join_rows
 from lazuli_client.gateway.apis.endpoint import Endpoint
-from lazuli_client.gateway.apis.shapes import JSON
-from lazuli_client.gateway.errors import invalid
+from lazuli_client.gateway.apis.shapes import JSON, error_response
+from lazuli_client.gateway.errors import ApiError, invalid, too_large
 from lazuli_client.gateway.replicas.call import Call
 from lazuli_client.gateway.state import Gateway
 from lazuli_client.options import EmbedOptions
@@ -38,12 +38,16 @@ Input = Annotated[
 ]
 
 
+# Ids of a row: more than any model reads. The server tells the model's own limit.
+_MOST_IDS = 1 << 18
+
+
 class EmbeddingsRequest(Struct, forbid_unknown_fields=True):
     """Texts to embed. The fields from `input_type` on are not OpenAI's: options of this server."""
 
     input: Input
     model: str
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = "float"
     dimensions: Annotated[int, Meta(ge=1)] | None = None
     user: str | None = None
     input_type: Literal["query", "document"] | None = None
@@ -111,10 +115,22 @@ def _rows(given: str | list[str | int | list[int]]) -> tuple[list[str], list[lis
     if kinds <= {str}:
         return given, []  # type: ignore[return-value]
     if kinds == {int}:
-        return [], [given]  # type: ignore[list-item]
+        return [], _checked([given])  # type: ignore[list-item]
     if kinds == {list}:
-        return [], given  # type: ignore[return-value]
+        return [], _checked(given)  # type: ignore[arg-type]
     raise invalid("input: must be all strings, all integers or all lists of integers, not some of each", "input")
+
+
+def _checked(rows: list[list[int]]) -> list[list[int]]:
+    """The rows, before they become arrays, which takes long if they are.
+
+    Raises:
+        ApiError: If one is too long for any model.
+    """
+    for row, ids in enumerate(rows):
+        if len(ids) > _MOST_IDS:
+            raise too_large(f"input[{row}]: {len(ids)} ids, but at most {_MOST_IDS} are allowed", "input")
+    return rows
 
 
 async def _response(answer: Embeddings, body: EmbeddingsRequest, call: Call) -> bytes:
@@ -133,14 +149,26 @@ async def _response(answer: Embeddings, body: EmbeddingsRequest, call: Call) -> 
 
 async def models(request: Request) -> Response:
     """`/v1/models`: the models that the servers have, and their other names."""
-    gateway: Gateway = request.app.state.gateway
+    return Response(orjson.dumps({"object": "list", "data": _models(request.app.state.gateway)}), media_type=JSON)
+
+
+async def model(request: Request) -> Response:
+    """`/v1/models/NAME`: one of them."""
+    name = request.path_params["name"]
+    for one in _models(request.app.state.gateway):
+        if one["id"] == name:
+            return Response(orjson.dumps(one), media_type=JSON)
+    missing = ApiError(404, f"model: {name!r} is not known", "model_not_found", field="model")
+    return error_response(missing, request.url.path)
+
+
+def _models(gateway: Gateway) -> list[dict[str, object]]:
     names = {model.name: model.kind for model in gateway.models}
     names |= {alias: names[name] for alias, name in gateway.settings.aliases.items() if name in names}
-    data = [
+    return [
         {"id": name, "object": "model", "created": 0, "owned_by": "lazuli", "task": kind}
         for name, kind in names.items()
     ]
-    return Response(orjson.dumps({"object": "list", "data": data}), media_type=JSON)
 
 
 EMBEDDINGS = Endpoint(

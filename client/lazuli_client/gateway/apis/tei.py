@@ -36,10 +36,10 @@ class EmbedRequest(Struct, forbid_unknown_fields=True):
     inputs: Inputs
     normalize: bool | None = True
     truncate: bool | None = False
-    truncation_direction: Direction = "Right"
+    truncation_direction: Direction | None = "Right"
     prompt_name: str | None = None
     dimensions: Annotated[int, Meta(ge=1)] | None = None
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = "float"
 
 
 class SparseRequest(Struct, forbid_unknown_fields=True):
@@ -47,7 +47,7 @@ class SparseRequest(Struct, forbid_unknown_fields=True):
 
     inputs: Inputs
     truncate: bool | None = False
-    truncation_direction: Direction = "Right"
+    truncation_direction: Direction | None = "Right"
     prompt_name: str | None = None
 
 
@@ -62,7 +62,7 @@ class PredictRequest(Struct, forbid_unknown_fields=True):
 
     inputs: Inputs
     truncate: bool | None = False
-    truncation_direction: Direction = "Right"
+    truncation_direction: Direction | None = "Right"
     raw_scores: Literal[False] | None = False
     parameters: Parameters | None = None
 

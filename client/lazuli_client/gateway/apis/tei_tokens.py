@@ -3,8 +3,10 @@
 Takes texts, returns tokens: only where a tokenizer runs in the gateway, for the servers tell nothing but ids.
 """
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -15,11 +17,20 @@ from starlette.responses import Response
 from lazuli_client.gateway.apis.endpoint import Endpoint
 from lazuli_client.gateway.apis.shapes import JSON
 from lazuli_client.gateway.apis.tei import Inputs
-from lazuli_client.gateway.errors import ApiError
+from lazuli_client.gateway.errors import ApiError, too_large
 from lazuli_client.gateway.replicas.call import Call
 from lazuli_client.gateway.state import Gateway
+from lazuli_client.splitting import Splitter, split
 
-_MOST_CHARS = 1 << 20
+if TYPE_CHECKING:
+    from lazuli_client.gateway.work.tokens import LocalTokenizer
+
+# Each may be a token, and a token takes some 50 bytes of the answer.
+_MOST_CHARS = 1 << 18
+# Characters that a thread is given at a time; it has more to do with each than in `work/requests.py`.
+_SLICE_CHARS = 16_384
+# One, so that it takes turns with the event loop only, however many ask.
+_thread = ThreadPoolExecutor(1, "tokenize")
 VERSION = version("lazuli")
 
 
@@ -27,7 +38,7 @@ class TokenizeRequest(Struct, forbid_unknown_fields=True):
     """Texts to tokenise, without a prompt, and uncut."""
 
     inputs: Inputs
-    add_special_tokens: bool = True
+    add_special_tokens: bool | None = True
 
 
 class Token(Struct):
@@ -48,17 +59,30 @@ async def tokenize(gateway: Gateway, body: TokenizeRequest, call: Call) -> bytes
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     gateway.check_rows(len(texts), "inputs")
     if (size := sum(map(len, texts))) > _MOST_CHARS:
-        raise ApiError(413, f"inputs: {size} characters, but at most {_MOST_CHARS} are allowed", "request_too_large")
+        raise too_large(f"inputs: {size} characters, but at most {_MOST_CHARS} are allowed", "inputs")
+    run, rows = asyncio.get_running_loop().run_in_executor, []
+    slices: Splitter[str] = Splitter(gateway.settings.max_rows, _SLICE_CHARS)
     with call.timings.stage("tokenize"):
-        rows = [
-            [
-                Token(one.token_id, one.text, one.is_special, one.start, one.stop)
-                for one in model.tokenizer.pieces(text, body.add_special_tokens)
-            ]
-            for text in texts
+        for one in split(((text, len(text)) for text in texts), slices):
+            encoded, tokens = await run(
+                _thread, _encoded, model.tokenizer, one.items, body.add_special_tokens is not False
+            )
+            rows.append(encoded)
+            call.tokens += tokens
+    call.rows = len(texts)
+    return b"[%b]" % b",".join(rows)
+
+
+def _encoded(tokenizer: "LocalTokenizer", texts: list[str], add_special_tokens: bool) -> tuple[bytes, int]:
+    """The rows of some texts as elements of a JSON list, and their tokens."""
+    rows = [
+        [
+            Token(one.token_id, one.text, one.is_special, one.start, one.stop)
+            for one in tokenizer.pieces(text, add_special_tokens)
         ]
-    call.rows, call.tokens = len(rows), sum(map(len, rows))
-    return msgspec.json.encode(rows)
+        for text in texts
+    ]
+    return msgspec.json.encode(rows)[1:-1], sum(map(len, rows))
 
 
 async def info(request: Request) -> Response:

@@ -44,7 +44,7 @@ class Keys:
             lines = Path(path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"api_keys_file: {path} cannot be read: {error}") from None
-        found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+        found = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
         if not found:
             raise ValueError(f"api_keys_file: there is no key in {path}")
         return cls([*keys, *found])

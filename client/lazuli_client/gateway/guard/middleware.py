@@ -4,6 +4,7 @@ Takes every HTTP request; refuses it, or passes it on with a `Call` in `scope["s
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 from time import perf_counter
@@ -11,7 +12,7 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lazuli_client.gateway.apis.shapes import error_response
-from lazuli_client.gateway.errors import ApiError, fault, overloaded, too_large
+from lazuli_client.gateway.errors import ApiError, fault, overloaded, stopping, too_large
 from lazuli_client.gateway.guard.access_log import log_request
 from lazuli_client.gateway.guard.headers import read_call, set_deadline
 from lazuli_client.gateway.guard.keys import Keys
@@ -23,6 +24,8 @@ from lazuli_client.gateway.settings import GatewaySettings
 # Without a key, and however many requests are under way.
 OPEN_PATHS = frozenset({"/", "/health", "/docs", "/openapi.json", "/page/index.js", "/page/docs.js", "/page/style.css"})
 _OTHER = "other"
+# For the answers to requests that were given up, once the time to drain is over.
+_LAST_ANSWERS_S = 2.0
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +42,7 @@ class Guard:
             settings: Limits.
             keys: Who may come in.
             metrics: The books.
-            paths: Paths that are counted by name.
+            paths: Paths that are counted and logged by name.
         """
         self._app = app
         self._settings = settings
@@ -74,6 +77,9 @@ class Guard:
             await self._app(scope, self._limited(receive, headers), send_marked)
         except ApiError as error:
             await error_response(error, path)(scope, receive, send_marked)
+        except asyncio.CancelledError:  # by the server, when the time to drain is over
+            if not has_begun:
+                await error_response(stopping(), path)(scope, receive, send_marked)
         except Exception:
             if has_begun:
                 raise
@@ -82,9 +88,17 @@ class Guard:
         finally:
             self._under_way -= 1
             seconds = perf_counter() - start
-            self._metrics.end(call, path if path in self._paths else _OTHER, status, seconds)
+            known = path if path in self._paths else _OTHER  # others may say anything
+            self._metrics.end(call, known, status, seconds)
             if self._settings.access_log:
-                log_request(call, scope["method"], path, status, seconds, key)
+                log_request(call, scope["method"], known, status, seconds, key)
+
+    async def last_answers(self) -> None:
+        """Wait until nothing is under way, for a moment: then the process ends."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_ANSWERS_S):
+                while self._under_way:
+                    await asyncio.sleep(0.01)
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes], call: Call, now: float) -> str | None:
         """The name of the key, if there are keys.

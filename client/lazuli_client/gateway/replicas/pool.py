@@ -31,6 +31,7 @@ class Pool:
 
     async def acquire(
         self,
+        model: str,
         tokens: int,
         *,
         is_bulk: bool,
@@ -41,6 +42,7 @@ class Pool:
         """Wait for a server that may have a chunk: of several, the one with the fewest tokens to do.
 
         Args:
+            model: What it is for.
             tokens: Tokens of the chunk.
             is_bulk: Whether it leaves room for others.
             avoid: Servers that failed with it; one of them is taken only where there is no other.
@@ -52,7 +54,7 @@ class Pool:
             ConnectionFailedError: If there was none.
         """
         while True:
-            ready = self._ready(avoid)
+            ready = self._ready(model, avoid)
             with_room = [replica for replica in ready if self._has_room(replica, tokens, is_bulk)]
             if with_room:
                 return _least_busy(with_room)
@@ -81,10 +83,10 @@ class Pool:
             replica.take_out("the gateway stops")
             await replica.wire.close()
 
-    def _ready(self, avoid: Collection[Replica]) -> list[Replica]:
+    def _ready(self, model: str, avoid: Collection[Replica]) -> list[Replica]:
         others = [replica for replica in self.replicas if replica not in avoid] or self.replicas
         now = asyncio.get_running_loop().time()
-        return [replica for replica in others if replica.is_ready(now)]
+        return [replica for replica in others if replica.is_ready(model, now)]
 
     def _has_room(self, replica: Replica, tokens: int, is_bulk: bool) -> bool:
         room = self._bulk_tokens - replica.outstanding_bulk

@@ -5,7 +5,9 @@ Takes requests, returns outputs. Does not choose, retry or watch: `pool.py`, `tr
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
@@ -26,6 +28,14 @@ class State(StrEnum):
 
     UP = "up"
     DOWN = "down"
+
+
+@dataclass(slots=True)
+class _Rest:
+    """Of a model that has refused: until when, and how long the next one is."""
+
+    until: float = 0.0
+    next_s: float = _FIRST_REST_S
 
 
 class Replica:
@@ -61,12 +71,11 @@ class Replica:
         self.wire = wire
         self._changed = changed
         self._pending: set[asyncio.Future[Outputs]] = set()
-        self._rest_s = _FIRST_REST_S
-        self._rests_until = 0.0
+        self._rests: defaultdict[str, _Rest] = defaultdict(_Rest)
 
-    def is_ready(self, now: float) -> bool:
-        """Whether it may get work; `now` is the time of the event loop."""
-        return self.state is State.UP and self._rests_until <= now
+    def is_ready(self, model: str, now: float) -> bool:
+        """Whether it may get work for a model; `now` is the time of the event loop."""
+        return self.state is State.UP and self._rests[model].until <= now
 
     async def send(self, request: EmbedRequest, tokens: int, call: Call) -> Outputs:
         """One attempt.
@@ -83,7 +92,7 @@ class Replica:
         pending: asyncio.Future[Outputs] = loop.create_future()
         self._pending.add(pending)
         attempt = loop.create_task(self.wire.send(request, WIRE_TIMEOUT_S, call.request_id))
-        attempt.add_done_callback(partial(self._answered, pending, tokens, bulk))
+        attempt.add_done_callback(partial(self._answered, pending, request.model, tokens, bulk))
         alarm = loop.call_at(call.deadline, _expire, pending)
         try:
             return await pending
@@ -92,7 +101,7 @@ class Replica:
             self._pending.discard(pending)
 
     def _answered(
-        self, pending: asyncio.Future[Outputs], tokens: int, bulk: int, attempt: asyncio.Task[Outputs]
+        self, pending: asyncio.Future[Outputs], model: str, tokens: int, bulk: int, attempt: asyncio.Task[Outputs]
     ) -> None:
         """Pass on what came, unless nobody waits any more; only now the server has less to do."""
         self.outstanding_tokens -= tokens
@@ -103,19 +112,19 @@ class Replica:
             if error is not None:
                 pending.set_exception(error)
             else:
-                self._rest_s = _FIRST_REST_S
+                self._rests[model].next_s = _FIRST_REST_S
                 pending.set_result(attempt.result())
         self._changed()
 
-    def rest(self) -> None:
-        """It has refused for now: let it be for a while, a longer one each time."""
-        loop = asyncio.get_running_loop()
+    def rest(self, model: str) -> None:
+        """A model has refused for now: let it be for a while, a longer one each time. The others go on."""
+        loop, rest = asyncio.get_running_loop(), self._rests[model]
         self.refusals += 1
-        if self._rests_until > loop.time():  # refusals of one burst are one
+        if rest.until > loop.time():  # refusals of one burst are one
             return
-        pause_s = self._rest_s * random.uniform(0.5, 1.0)
-        self._rest_s = min(2 * self._rest_s, _LONGEST_REST_S)
-        self._rests_until = loop.time() + pause_s
+        pause_s = rest.next_s * random.uniform(0.5, 1.0)
+        rest.next_s = min(2 * rest.next_s, _LONGEST_REST_S)
+        rest.until = loop.time() + pause_s
         loop.call_later(pause_s, self._changed)
 
     def take_out(self, reason: str, *, abandon: bool = True) -> None:

@@ -56,7 +56,7 @@ class PoolTransport:
         while True:
             start = perf_counter()
             replica = await self._pool.acquire(
-                tokens, is_bulk=call.is_bulk, avoid=failed, patience=patience, refusal=refusal
+                request.model, tokens, is_bulk=call.is_bulk, avoid=failed, patience=patience, refusal=refusal
             )
             sent = perf_counter()
             call.timings.longest("wait", sent - start)
@@ -64,7 +64,7 @@ class PoolTransport:
                 outputs = await replica.send(self._marked(request), tokens, call)
             except UnavailableError as error:
                 refusal = error
-                replica.rest()
+                replica.rest(request.model)
             except ConnectionFailedError as error:
                 replica.take_out(str(error))
                 failed.append(replica)

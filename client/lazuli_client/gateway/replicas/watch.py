@@ -58,10 +58,9 @@ async def _problem(replica: Replica, ask: Callable[[Replica], Awaitable[None]], 
         if replica.answers > answers:  # busy, not hung
             return None
         return f"no answer to a probe within {timeout_s:g} s"
-    except UnavailableError as error:
+    except UnavailableError as error:  # one that has too much to do lives
         if _IS_AWAY.search(error.message):
             return str(error)
-        replica.rest()  # it has too much to do, so it lives
     except LazuliError as error:
         return str(error)
     except Exception as error:  # whoever watches must not die of it

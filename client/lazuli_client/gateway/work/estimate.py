@@ -10,6 +10,9 @@ from lazuli_client.request import EmbedRequest
 # English in most vocabularies; other scripts teach another number soon.
 _FIRST_BYTES_PER_TOKEN = 4.0
 _MEMORY = 0.98
+# What one request teaches is limited: a long one, or one of nothing but spaces, must not change it for all others.
+_LEAST_BYTES_PER_TOKEN, _MOST_BYTES_PER_TOKEN = 1.0, 16.0
+_MOST_BYTES = 16_384
 
 
 class TokenEstimate:
@@ -30,8 +33,10 @@ class TokenEstimate:
 
     def learn(self, size: int, tokens: int) -> None:
         """Take note of what texts of so many bytes had."""
+        bytes_per_token = min(max(size / max(tokens, 1), _LEAST_BYTES_PER_TOKEN), _MOST_BYTES_PER_TOKEN)
+        size = min(size, _MOST_BYTES)
         self._bytes = _MEMORY * self._bytes + size
-        self._tokens = _MEMORY * self._tokens + max(tokens, 1)
+        self._tokens = _MEMORY * self._tokens + size / bytes_per_token
 
     def tokens_of(self, request: EmbedRequest) -> int:
         """Tokens of a request: counted if it has them, else estimated."""

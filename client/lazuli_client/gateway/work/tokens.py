@@ -85,7 +85,8 @@ class LocalTokenizer:
 
     def pieces(self, text: str, add_special_tokens: bool) -> list[Piece]:
         """The tokens of a text, uncut and without prompts, with the places of their characters."""
-        found = self._reference.encode(text, add_special_tokens=add_special_tokens)
+        # As a batch, for then the library lets other threads run meanwhile.
+        found = self._reference.encode_batch([text], add_special_tokens=add_special_tokens)[0]
         return [
             Piece(number, token, bool(special), None if special else start, None if special else stop)
             for number, token, special, (start, stop) in zip(

@@ -75,6 +75,7 @@ BAD = {
     "surrogate": (b'{"model": "embed", "input": ["a", "\\ud800"]}', 400, ""),
     "unknown-model": ({"model": "gpt", "input": "a"}, 404, "'gpt' is not known; there are embed"),
     "other-model": ({"model": "rerank", "input": "a"}, 400, "to rerank, not to embed"),
+    "ids": ({"model": "embed", "input": [[1], [1] * 300_000]}, 413, "input[1]: 300000 ids, but at most 262144"),
     "rows": ({"model": "embed", "input": ["a"] * 2049}, 413, "input: 2049 rows, but at most 2048"),
     "deep": (b'{"model": "embed", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, ""),
 }
@@ -135,6 +136,20 @@ async def test_rerank_in_three_shapes(gateway):
         assert (await app.post("/rerank", {"query": "q"})).json()["error_type"] == "Validation"
 
 
+@pytest.mark.parametrize(
+    ("path", "field"), [("/v2/rerank", "documents"), ("/v1/rerank", "documents"), ("/rerank", "texts")]
+)
+async def test_a_query_that_would_be_sent_too_often(gateway, path, field):
+    query = "ü" * (1 << 19)  # a MiB
+    async with gateway() as app:
+        body = {"query": query, "model": "rerank"}
+        answer = await app.post(path, body | {field: ["a"] * 65})
+        message = f"query: 1048576 bytes for each of 65 {field}, but at most 67108864 in all"
+        assert (answer.status, message in answer.body.decode()) == (413, True)
+        assert app.wires["one:1"].requests == []
+        assert (await app.post(path, body | {field: ["a"] * 64})).status == 200
+
+
 async def test_tei(gateway, fake):
     async with gateway() as app:
         for path in ("/embed", "/"):
@@ -164,6 +179,71 @@ async def test_models_and_aliases(gateway):
         assert [one["id"] for one in listed] == ["embed", "rerank", "classify", "text-embedding-3-small"]
         answer = await app.post("/v1/embeddings", {"model": "text-embedding-3-small", "input": "a"})
         assert (answer.status, answer.json()["model"]) == (200, "text-embedding-3-small")
+
+
+async def test_one_model(gateway):
+    async with gateway(aliases={"a/b": "embed"}) as app:
+        listed = (await app.get("/v1/models")).json()["data"]
+        assert [(await app.get(f"/v1/models/{one['id']}")).json() for one in listed] == listed
+        missing = await app.get("/v1/models/gpt")
+        assert (missing.status, missing.json()["error"]["code"]) == (404, "model_not_found")
+
+
+TEXT = "some words"
+NULLS = [
+    ("/v1/embeddings", {"model": "embed", "input": TEXT}, ["encoding_format", "dimensions", "truncate", "workload"]),
+    ("/v2/embed", {"model": "embed", "input_type": "clustering", "texts": [TEXT]}, ["truncate", "priority"]),
+    ("/v2/rerank", {"model": "rerank", "query": "q", "documents": [TEXT]}, ["top_n", "priority"]),
+    (
+        "/v1/rerank",
+        {"query": "q", "documents": [TEXT]},
+        ["model", "return_documents", "return_text", "raw_scores", "truncate", "truncation_direction"],
+    ),
+    ("/embed", {"inputs": TEXT}, ["truncate", "truncation_direction", "encoding_format", "dimensions"]),
+    ("/predict", {"inputs": TEXT}, ["truncate", "truncation_direction", "raw_scores", "parameters"]),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "names"), NULLS)
+async def test_null_is_the_default(gateway, path, body, names):
+    async with gateway() as app:
+        headers = [(b"x-request-id", b"same")]
+        plain = await app.post(path, body, headers)
+        nulls = await app.post(path, body | dict.fromkeys(names), headers)
+        assert (nulls.status, nulls.json()) == (200, plain.json())
+        first, second = app.wires["one:1"].requests
+        assert first.parameters == second.parameters
+
+
+async def test_more_fields_of_a_document_are_not_read(gateway):
+    async with gateway() as app:
+        body = {"query": "q", "documents": [{"text": "ab", "title": 7}], "return_documents": True}
+        found = (await app.post("/v1/rerank", body)).json()
+        assert found["results"][0]["document"] == {"text": "ab"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/rerank", {"query": "q", "documents": ["a", LONG], "truncate": False}, "documents[1]"),
+        ("/rerank", {"query": "q", "texts": ["a", {}], "truncate": False}, "texts[1]"),
+        ("/rerank", {"query": "q", "texts": ["a", LONG], "truncate": False}, "texts[1]"),
+        (
+            "/v2/embed",
+            {
+                "model": "embed",
+                "input_type": "clustering",
+                "truncate": "NONE",
+                "inputs": [{"content": [{"type": "text", "text": LONG}]}],
+            },
+            "inputs[0]",
+        ),
+    ],
+)
+async def test_an_error_names_the_field_of_the_request(gateway, path, body, field):
+    async with gateway() as app:
+        answer = await app.post(path, body)
+        assert (answer.status, f"{field}: " in answer.body.decode()) == (400, True), answer.body
 
 
 async def test_large_requests_are_cut_by_tokens_spread_and_joined_in_order(gateway, fake):
@@ -314,12 +394,29 @@ async def test_the_log_has_no_texts(gateway, caplog):
         await app.post("/v1/embeddings", {"model": "embed", "input": [secret]}, [(b"x-request-id", b"mine")])
         await app.post("/v1/embeddings", {"model": secret, "input": [secret], "truncate": secret})
         await app.post("/rerank", {"query": secret, "texts": [secret], secret: 1})
+        await app.get(f"/{secret}")
     lines = [json.loads(one.message) for one in caplog.records if one.name.endswith("access")]
     assert secret not in caplog.text
     assert [(one["path"], one["status"]) for one in lines] == [
-        ("/v1/embeddings", 200), ("/v1/embeddings", 400), ("/rerank", 400),
+        ("/v1/embeddings", 200), ("/v1/embeddings", 400), ("/rerank", 400), ("other", 404),
     ]  # fmt: skip
     assert (lines[0]["request_id"], lines[0]["rows"], lines[0]["tokens"]) == ("mine", 1, 2)
+
+
+@pytest.mark.parametrize(("path", "word"), [("/v1/embeddings", "stopping"), ("/embed", "Unhealthy")])
+async def test_what_is_given_up_at_the_end_is_told_to_come_again(gateway, path, word):
+    async def hang(wire, request, is_probe):
+        if not is_probe:
+            await asyncio.Event().wait()
+
+    async with gateway(hang) as app:
+        body = {"model": "embed", "input": "a"} if path == "/v1/embeddings" else {"inputs": "a"}
+        waiting = asyncio.create_task(app.post(path, body))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        answer = await waiting
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert word in answer.body.decode()
 
 
 async def test_a_fault_of_the_gateway_is_logged_and_not_told(gateway, caplog):

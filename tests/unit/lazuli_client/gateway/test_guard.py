@@ -33,13 +33,14 @@ def test_a_key_opens(headers, is_known):
 
 def test_keys_come_from_a_file_and_the_environment(tmp_path):
     path = tmp_path / "keys"
-    path.write_text("# of the search team\nfile-key-1\n\nfile-key-2\n")
+    path.write_text("# of the search team\nfile-key-1\n\n  file-key-2\n  # retired-key\n")
     keys = Keys.read(str(path), {"LAZULI_GATEWAY_API_KEYS": "env-key-1, env-key-2"})
     assert all(keys.name_of({b"x-api-key": key}) for key in (b"file-key-1", b"file-key-2", b"env-key-1", b"env-key-2"))
+    assert keys.name_of({b"x-api-key": b"# retired-key"}) is None
     assert not Keys.read(None, {})
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n\n", "short\n"])
+@pytest.mark.parametrize("text", ["", "# nothing\n\n", "  # indented\n", "short\n"])
 def test_a_file_without_a_usable_key_does_not_open_the_gateway(tmp_path, text):
     (tmp_path / "keys").write_text(text)
     with pytest.raises(ValueError, match="key"):

@@ -47,7 +47,7 @@ def request(*texts):
 async def acquire(pool, tokens=10, *, is_bulk=False, avoid=(), wait_s=0.05, deadline_s=None):
     now = asyncio.get_running_loop().time()
     patience = Patience(wait_s, now + (wait_s if deadline_s is None else deadline_s))
-    return await pool.acquire(tokens, is_bulk=is_bulk, avoid=avoid, patience=patience)
+    return await pool.acquire("embed", tokens, is_bulk=is_bulk, avoid=avoid, patience=patience)
 
 
 def raising(error):
@@ -122,7 +122,7 @@ async def test_a_refused_chunk_goes_elsewhere_and_the_server_rests(fake):
     pool.replicas[1].outstanding_tokens = 1000  # so that the first is asked first
     outputs = await make_transport(pool, make_call()).send(request("abc"), 1.0)
     assert outputs["embedding"].tolist() == [fake.vector("abc").tolist()]
-    assert not pool.replicas[0].is_ready(asyncio.get_running_loop().time())
+    assert not pool.replicas[0].is_ready("embed", asyncio.get_running_loop().time())
     assert pool.replicas[0].state is State.UP
 
 
@@ -130,6 +130,14 @@ async def test_a_chunk_that_all_refuse_is_given_up_after_its_time_in_the_queue(f
     pool = make_pool(fake, [raising(UnavailableError(FULL))] * 2)
     with pytest.raises(UnavailableError, match=FULL):
         await make_transport(pool, make_call(), queue_s=0.3).send(request(), 1.0)
+
+
+async def test_a_model_that_refuses_does_not_keep_the_others_from_work(fake):
+    pool = make_pool(fake, [None])
+    for _ in range(6):
+        pool.replicas[0].rest("rerank")
+    assert not pool.replicas[0].is_ready("rerank", asyncio.get_running_loop().time())
+    assert await acquire(pool) is pool.replicas[0]
 
 
 async def test_a_server_that_refused_is_asked_again_after_its_rest(fake):

@@ -1,6 +1,7 @@
 """Tokenising in the gateway: the ids of the server's tokenizer, however a request is cut."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,6 +85,20 @@ def test_pieces_tell_where_tokens_are(tokenizer):
     assert [one.is_special for one in pieces] == [True] + [False] * (len(pieces) - 2) + [True]
     assert [piece.token_id for piece in pieces].count(102) == 1  # what is written there is no special token
     assert "".join("unbelievable [SEP]"[one.start : one.stop] for one in pieces[1:-1]) == "unbelievable[SEP]"
+
+
+async def test_tokenize_answers_slices_in_order_and_lets_others_run(gateway, tokenizer):
+    texts = ["of a blue gem " * count for count in (3, 4000, 1, 2000, 0, 5)]
+    async with gateway() as app:
+        models = app.gateway.models._models
+        models["embed"] = replace(models["embed"], tokenizer=tokenizer)
+        slow, ticks = asyncio.create_task(app.post("/tokenize", {"inputs": texts})), 0
+        while not slow.done():
+            await asyncio.sleep(0)
+            ticks += 1
+        found = (await slow).json()
+        assert ticks > 100  # the loop has turned many times
+        assert [[one["text"] for one in row] for row in found] == [["[CLS]", *text.split(), "[SEP]"] for text in texts]
 
 
 def test_the_check_sees_another_limit():
