@@ -50,15 +50,12 @@ def read_device(name: str) -> torch.device:
     return device
 
 
-def wake_gpu(device: torch.device) -> threading.Thread:
+def wake_gpu(device: torch.device) -> None:
     """Start what a GPU's first matrix product and first Triton kernel wait for, beside other loading.
 
-    Returns:
-        The thread that does it. What fails there fails again, and is told, where it is needed.
+    What fails there fails again, and is told, where it is needed.
     """
-    thread = threading.Thread(target=_wake_gpu, args=(device,), name="wake-gpu", daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=_wake_gpu, args=(device,), name="wake-gpu", daemon=True).start()
 
 
 def _wake_gpu(device: torch.device) -> None:

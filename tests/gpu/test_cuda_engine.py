@@ -17,13 +17,14 @@ from lazuli.options import RequestOptions
 from lazuli.service import EmbeddingService
 from random_checkpoint import default_or_random
 
+from .random_rows import rows_of, worst_cosine
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 NAME = default_or_random()
-VOCABULARY = 30522
 # About a second on any GPU of the last years: far more than launching takes, and nothing is timed.
 LONG_KERNEL_CYCLES = 2_000_000_000
 
@@ -46,16 +47,6 @@ def cpu():
 @pytest.fixture
 def engine():
     return make_engine()
-
-
-def rows_of(lengths, seed):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(1000, VOCABULARY, size=length, dtype=np.int32) for length in lengths]
-
-
-def worst_cosine(a, b):
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return float(((a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
 
 
 def counters(engine):

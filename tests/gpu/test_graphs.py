@@ -5,9 +5,7 @@ the exact sizes may pick other kernels for its products: there the cosine is at 
 and in a batch.
 """
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +16,9 @@ from lazuli.buckets import Bucket, BucketTable
 from lazuli.config import EngineConfig
 from lazuli.engine import Engine
 from lazuli.outputs.finish import Finish
-from random_checkpoint import default_or_random
+from random_checkpoint import default_or_random, write_checkpoint
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "perf"))
-from random_checkpoint import write_checkpoint
+from .random_rows import rows_of, worst_cosine
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,7 +26,6 @@ pytestmark = [
 ]
 
 NAME = default_or_random()
-VOCABULARY = 30522
 LONGEST = 512
 MAX_TOKENS = 8192
 TABLE = BucketTable(max_tokens=MAX_TOKENS, max_sequences=512, max_seqlen=LONGEST)
@@ -62,11 +58,6 @@ def idle():
     return make_engine()
 
 
-def rows_of(lengths, seed):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(1000, VOCABULARY, size=length, dtype=np.int32) for length in lengths]
-
-
 def pack(lengths, seed):
     rows = rows_of(lengths, seed)
     return RaggedBatch.pack(rows, [True] * len(rows))
@@ -74,11 +65,6 @@ def pack(lengths, seed):
 
 def run(engine, batch):
     return engine.step(batch).result()
-
-
-def worst_cosine(a, b):
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return float(((a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
 
 
 def lengths_within(sizes):

@@ -15,13 +15,14 @@ from lazuli.options import RequestOptions
 from lazuli.service import EmbeddingService
 from random_checkpoint import default_or_random
 
+from .random_rows import rows_of, worst_cosine
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 NAME = default_or_random()
-VOCABULARY = 30522
 # Far more than is cached for anything that runs before: 64 MiB of bfloat16 in the widest layer alone.
 LARGE = [256] * 80
 SMALL = [12, 7, 30]
@@ -39,16 +40,6 @@ def no_more_memory():
         yield
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-
-
-def rows_of(lengths, seed):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(1000, VOCABULARY, size=length, dtype=np.int32) for length in lengths]
-
-
-def worst_cosine(a, b):
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return float(((a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
 
 
 def config(**parameters):

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from lazuli.errors import LazuliError, ReplyError
+from lazuli.errors import LazuliError
 from lazuli.metrics.recorder import OK, EngineRecorder, outcome_of
 from lazuli.request import Part
 from lazuli.tracing.request_trace import RequestTrace
 from lazuli.triton import protocol
-from lazuli.triton.shared_memory import AnswerRoom
+from lazuli.triton.shared_memory import AnswerRoom, no_room
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # Of each string in a tensor: its length comes before it.
@@ -83,7 +83,7 @@ class ResponseSender:
             if granted:
                 self._answer(response, _FINAL if final else 0)
                 return
-        raise ReplyError(f"shared memory is full: no room for {num_bytes} bytes in time")
+        raise no_room(num_bytes)
 
     def send_error(self, error: LazuliError | Exception) -> None:
         """Send an error together with the final flag: without it the request would stay in flight for ever."""

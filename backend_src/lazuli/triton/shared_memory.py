@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Protocol
 
+from lazuli.errors import ReplyError
+
 _FOLDER = "/dev/shm"
 # By so much `lazuli serve` lets a region grow; a stock server takes less.
 _GROWTH_BYTES = 16 << 20
@@ -70,6 +72,11 @@ class AnswerRoom:
     def _fits(self, needed: int) -> bool:
         assert self._pool is not None, "the caller has looked"
         return self._pool.free_memory() >= needed or self._folder_bytes() >= _GROWTH_BYTES + needed
+
+
+def no_room(num_bytes: int) -> ReplyError:
+    """The error in the place of an answer of so many bytes."""
+    return ReplyError(f"shared memory is full: no room for {num_bytes} bytes in time")
 
 
 def find_pool() -> Pool | None:

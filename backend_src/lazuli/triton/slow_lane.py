@@ -12,9 +12,8 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
-from lazuli.errors import ReplyError
 from lazuli.triton import protocol
-from lazuli.triton.shared_memory import AnswerRoom
+from lazuli.triton.shared_memory import AnswerRoom, no_room
 
 _log = logging.getLogger(__name__)
 # Their inputs stay in shared memory as long as they wait.
@@ -50,6 +49,13 @@ class SlowLane:
             self._bytes += num_bytes
         self._thread.submit(self._answer, num_bytes, sender, answer)
 
+    def send(self, sender: Any, response: Any, num_bytes: int) -> None:
+        """Send the only response of a request, or an error where shared memory has no room for it."""
+        with self._room.reserve(num_bytes) as granted:
+            if not granted:
+                response = protocol.make_error(no_room(num_bytes))
+            sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
     def close(self) -> None:
         """Answer what is left."""
         self._thread.shutdown()
@@ -63,11 +69,3 @@ class SlowLane:
             with self._less:
                 self._bytes -= num_bytes
                 self._less.notify_all()
-
-    def send(self, sender: Any, response: Any, num_bytes: int) -> None:
-        """Send the only response of a request, or an error where shared memory has no room for it."""
-        with self._room.reserve(num_bytes) as granted:
-            if not granted:
-                error = ReplyError(f"shared memory is full: no room for {num_bytes} bytes in time")
-                response = protocol.make_error(error)
-            sender.send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
