@@ -148,18 +148,19 @@ _CONNECTION_TROUBLE = re.compile(
     r"|GOAWAY|recvmsg|broken pipe|stream removed|endpoint closing|keepalive|transport",
     re.IGNORECASE,
 )
-# The server says CANCELLED, or 400, with these words after the option `deadline_ms`.
-_DEADLINE = re.compile(r"(^|\] )timed out: ")
 # What grpc's asyncio client says, as INTERNAL, when a connection breaks while it writes.
 _BROKE_IN_WRITE = "Internal error from Core"
-# Triton 24.10 sends no status code with an error inside a stream, so the words must do. First match wins; the
-# messages that may quote a caller's words come first, known by how they begin.
+# What Triton puts before the server's own words.
 _FRAME = r"^(in ensemble '[^']*', )?(\[request id: [^\]]*\] )?"
+# The server says CANCELLED, or 400, with these words after the option `deadline_ms`.
+_DEADLINE = re.compile(rf"{_FRAME}timed out: ")
 _FIELDS = (
     r"(text|document|input_ids|attention_mask|prompt_name|instruction|truncate|overlap|dimensions|force_dimensions"
     r"|normalize|input_type|output|workload|deadline_ms)"
     r"(\[|:| and )"
 )
+# Triton 24.10 sends no status code with an error inside a stream, so the words must do. First match wins; the
+# messages that may quote a caller's words come first, known by how they begin.
 _BY_WORDS: tuple[tuple[re.Pattern[str], type[LazuliError]], ...] = (
     (re.compile(rf"{_FRAME}({_FIELDS}|unknown parameter|inference request batch-size)"), InvalidInputError),
     (re.compile(rf"{_FRAME}(embedding(_\w+)?\[|the forward pass failed|the device failed)"), ServerError),

@@ -26,6 +26,8 @@ from lazuli_client.errors import (
         ("UNAVAILABLE", "Socket closed", ConnectionFailedError),
         ("UNAVAILABLE", "the engine is stopping", UnavailableError),
         ("CANCELLED", "[request id: 3] timed out: 12 ms", DeadlineError),
+        ("CANCELLED", "in ensemble 'embed', timed out: 12 ms", DeadlineError),
+        ("CANCELLED", "in ensemble 'embed', [request id: 3] timed out: 12 ms", DeadlineError),
         ("CANCELLED", "the call was cancelled", ServerError),
         ("INVALID_ARGUMENT", "text[0]: not timed out: at all", InvalidInputError),
         ("INTERNAL", "Internal error from Core", ConnectionFailedError),
@@ -72,6 +74,15 @@ def test_http_status(status, kind):
     assert type(error) is kind
     assert (str(error), error.code) == ("words of the server", str(status))
     assert str(status) in str(from_http_status(status, ""))
+
+
+@pytest.mark.parametrize(
+    "frame", ["", "in ensemble 'embed', ", "[request id: 3] ", "in ensemble 'x', [request id: 3] "]
+)
+def test_a_deadline_over_http_is_known_by_its_words(frame):
+    """Triton's HTTP has no status for it: it says 400."""
+    assert type(from_http_status(400, frame + "timed out: the deadline of 9 ms was over")) is DeadlineError
+    assert type(from_http_status(400, frame + "text[0]: timed out: a text's own words")) is InvalidInputError
 
 
 @pytest.mark.parametrize(
