@@ -21,15 +21,16 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 import lazuli
-from accuracy_reference import NO, YES, Outputs, reference_outputs
-from family_checkpoints import STANDS, write_model, write_token_layers
+from checkpoints.families import STANDS, write_model, write_token_layers
+from checkpoints.reference import NO, YES, Outputs, reference_outputs
 from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import EngineConfig
 from lazuli.engine import Engine
 from lazuli.options import RequestOptions
+from lazuli.tokenwise.form import TokenForm
 from lazuli.tokenwise.probe import run_tokens
 from lazuli.verify.measures import cosines
-from measurement import Accuracy, positive, write
+from reporting.measurement import Accuracy, positive, write
 
 REAL = "all-MiniLM-L6-v2"
 LENGTHS = (3, 5, 8, 16, 16, 33, 64, 100, 128, 256, 400)
@@ -38,7 +39,7 @@ DTYPES = ("float32", "bfloat16")
 _FIRST_WORD = 1000
 
 
-def compare(expected: Sequence[np.ndarray], mine: Sequence[np.ndarray]) -> dict[str, float]:
+def compare(expected: Sequence[np.ndarray], mine: Sequence[np.ndarray]) -> dict[str, Any]:
     """How far an output of the engine is from the reference.
 
     Args:
@@ -69,7 +70,9 @@ def engine_outputs(engine: Engine, rows: Sequence[np.ndarray], names: Sequence[s
     if set(names) <= {"vectors", "score"}:
         return {names[0]: list(engine.embed_ids(rows, normalize=False))}
     options = RequestOptions(output=tuple("float32" if name == "vectors" else name for name in names), normalize=False)
-    found = run_tokens(engine.run, rows, engine.answers.choose(options))
+    form = engine.answers.choose(options)
+    assert isinstance(form, TokenForm)  # as not only vectors are asked for
+    found = run_tokens(engine.run, rows, form)
     outputs: Outputs = {}
     if "vectors" in names:
         outputs["vectors"] = list(found["embedding"])

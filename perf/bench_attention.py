@@ -9,7 +9,6 @@ figures. Batches are padded as the engine does. Each case is checked against flo
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,12 +19,12 @@ from typing import Any
 
 import torch
 
-from attention_timing import Case, make_cases, measure, raise_clocks
+from instruments.attention import Case, make_cases, measure, raise_clocks
 from lazuli.attention.base import AttentionBackend
 from lazuli.attention.select import BACKENDS, select_attention
 from lazuli.attention.table import TABLE
 from lazuli.errors import ConfigError
-from measurement import RESULTS, Measurement, write
+from reporting.measurement import RESULTS, Measurement, write
 
 _BACKEND_TIMEOUT_S = 240
 
@@ -171,8 +170,6 @@ def main() -> None:
     if arguments.backend is not None:
         run_backend(arguments.backend)
         return
-    # Asking git once for each line would take seconds.
-    os.environ.setdefault("COMMIT", _commit())
     names = arguments.only or [backend.name for backend in BACKENDS if backend.capturable]
     measured = []
     for name in names:
@@ -188,12 +185,6 @@ def main() -> None:
         if not arguments.only:
             update_table(arguments.table, to_entries(measured))
             print(arguments.table)
-
-
-def _commit() -> str:
-    import measurement
-
-    return measurement._commit()
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 import lazuli
+from clients.waiter import Waiter
 from lazuli.batch import RaggedBatch
 from lazuli.config import DEFAULT_CHECKPOINT, EngineConfig
 from lazuli.engine import Engine
 from lazuli.options import RequestOptions
 from lazuli.service import EmbeddingService
-from measurement import Measurement, positive, write
-from waiter import Waiter
+from reporting.measurement import Measurement, positive, write
 
 _WARM_UP = 5  # eager, capture, and some replays
 _CLIENTS = 4

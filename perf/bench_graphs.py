@@ -20,7 +20,7 @@ import numpy as np
 import lazuli
 from lazuli.batch import RaggedBatch
 from lazuli.buckets import Bucket, BucketTable
-from measurement import Measurement, write
+from reporting.measurement import Measurement, write
 
 _TOKEN_BUDGET = 16384
 _MAX_SEQUENCES = 512
@@ -39,7 +39,8 @@ def make_request(rng: np.random.Generator) -> np.ndarray:
     count = 1 if rng.random() < 0.5 else int(2 ** rng.uniform(0, 6))
     if rng.random() < 0.6:
         return rng.integers(4, 33, size=count)
-    return np.clip(np.exp(rng.normal(np.log(200), 1.0, size=count)), 4, _MAX_SEQLEN).astype(int)
+    lengths: np.ndarray = np.clip(np.exp(rng.normal(np.log(200), 1.0, size=count)), 4, _MAX_SEQLEN).astype(int)
+    return lengths
 
 
 def simulate(load: float, seed: int) -> Iterator[Bucket]:

@@ -16,19 +16,19 @@ from pathlib import Path
 import tokenizers
 
 import lazuli
-from alone import Alone, measure_alone
-from checkpoint_folder import find_checkpoint
+from breakdown.alone import Alone, measure_alone
+from breakdown.parts import measure_parts
+from breakdown.server import Target, open_target
+from checkpoints.folder import find_checkpoint
+from clients.generator import LoadGenerator
+from clients.load import Load
+from clients.senders import PROTOCOLS
 from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.options import Dtype
-from load import Load
-from load_generator import LoadGenerator
-from measurement import Measurement, positive, write
 from peers.lazuli_server import LazuliEndpoint
-from rows import load_tokenizer, row_spec
-from senders import PROTOCOLS
-from server_parts import measure_parts
-from server_target import Target, open_target
+from reporting.measurement import Measurement, positive, write
+from texts.rows import load_tokenizer, row_spec
 
 SUITES = ("parts", "generator")
 _SEED = 10**9

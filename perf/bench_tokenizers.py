@@ -27,11 +27,11 @@ from typing import Any
 
 import tokenizers
 
-from hard_texts import hard_texts
 from lazuli.text_encoders import choose_encoder, load_reference
 from lazuli.tokenizer_definition import Definition, text_only
-from measurement import Measurement, write
-from tokenizer_vocabularies import vocabularies
+from reporting.measurement import Measurement, write
+from texts.hard import hard_texts
+from texts.vocabularies import vocabularies
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 # Name in tables -> module, and what makes an encoder of a tokenizer.json.
@@ -73,7 +73,7 @@ def _iree(module: Any, path: str) -> Callable[[str], Any]:
 def _nanotoken(module: Any, path: str) -> Encode:
     module.set_cache_entries(0)
     tokenizer = module.WordPieceTokenizer.from_json(Path(path).read_bytes())
-    return lambda texts: tokenizer.encode_batch_list(texts, add_special_tokens=False, parallel=False)  # type: ignore[no-any-return]
+    return lambda texts: tokenizer.encode_batch_list(texts, add_special_tokens=False, parallel=False)
 
 
 def load_systems(definition: Definition, folder: Path) -> dict[str, Encode]:

@@ -18,11 +18,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import guard_baseline
-from guard_baseline import Counts, compare, describe_environment
-from guard_times import WORKER, compare_times
-from measurement import positive
-from source_tree import WORKING_TREE, commit_tree, environment_of
+from guarding import baseline
+from guarding.baseline import Counts, compare, describe_environment
+from guarding.source_tree import WORKING_TREE, commit_tree, environment_of
+from guarding.times import WORKER, compare_times
+from reporting.measurement import positive
 
 _COUNT_TOLERANCE = 0.05
 _TIME_TOLERANCE = 0.1
@@ -35,7 +35,7 @@ def count(tree: Path, words: Sequence[str] = ()) -> Counts:
         tree: Its folder.
         words: Only paths that have one of these in their name, if there are any.
     """
-    command = [sys.executable, str(WORKER), str(tree), "count", *words]
+    command = [sys.executable, *WORKER, str(tree), "count", *words]
     done = subprocess.run(command, env=environment_of(tree), stdout=subprocess.PIPE, text=True, check=True)
     counts: Counts = json.loads(done.stdout)
     return counts
@@ -43,7 +43,7 @@ def count(tree: Path, words: Sequence[str] = ()) -> Counts:
 
 def check(tree: Path, against: str | None, words: Sequence[str], tolerance: float) -> int:
     """Compare counts with the baseline, or with a commit; returns the exit status."""
-    environment, before = guard_baseline.read()
+    environment, before = baseline.read()
     if words:
         before = {name: work for name, work in before.items() if any(word in name for word in words)}
     source = "what was accepted last"
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="paths that have a word in their name")
     options = parser.parse_args(arguments)
     if options.update:
-        guard_baseline.write(count(options.tree))
+        baseline.write(count(options.tree))
         return 0
     if options.times:
         tolerance = _TIME_TOLERANCE if options.tolerance is None else options.tolerance

@@ -23,11 +23,11 @@ from locust import events, log
 from locust.env import Environment
 from locust.runners import MasterRunner, WorkerRunner
 
-import locust_spike
-from locust_goals import Goals, Sample, to_measurements
-from locust_traffic import SHAPES, SPIKE, weights_of
-from locust_users import GRPC, GrpcBulk, GrpcQuery, GrpcRerank, HttpBulk, HttpQuery, HttpRerank, find_texts
-from measurement import write
+from reporting.measurement import write
+from swarm import spike
+from swarm.goals import Goals, Sample, to_measurements
+from swarm.traffic import SHAPES, SPIKE, weights_of
+from swarm.users import GRPC, TIMEOUT_S, GrpcBulk, GrpcQuery, GrpcRerank, HttpBulk, HttpQuery, HttpRerank, find_texts
 
 _USERS = (GrpcQuery, HttpQuery, GrpcBulk, HttpBulk, GrpcRerank, HttpRerank)
 _KEY = "lazuli_samples"
@@ -60,6 +60,8 @@ def choose_users(environment: Environment, runner: Any, **others: object) -> Non
     grpc_gevent.init_gevent()  # here, as it does not survive a fork
     if isinstance(runner, WorkerRunner):
         return
+    # Requests that are under way at the end are waited for, or else the slowest would be missing.
+    environment.stop_timeout = environment.stop_timeout or TIMEOUT_S
     options: Any = environment.parsed_options
     find_texts(options)  # or else it would be each user that finds out that there are none
     weights = weights_of(options.shape, options.rerank_model is not None)
@@ -72,7 +74,7 @@ def choose_users(environment: Environment, runner: Any, **others: object) -> Non
         _log.warning("with fewer than %d users, some kinds of request will be rare or missing", needed)
     if options.shape == SPIKE:
         seconds = options.run_time or _DEFAULT_SECONDS
-        environment.shape_class = locust_spike.Spike(options.num_users or 1, options.spike_factor, seconds)
+        environment.shape_class = spike.Spike(options.num_users or 1, options.spike_factor, seconds)
         environment.shape_class.runner = runner
 
 
@@ -123,7 +125,7 @@ def judge(environment: Environment, **others: object) -> None:
 def _most_users(environment: Environment) -> int:
     options: Any = environment.parsed_options
     shape = environment.shape_class
-    return shape.peak if isinstance(shape, locust_spike.Spike) else int(options.num_users or 1)
+    return shape.peak if isinstance(shape, spike.Spike) else int(options.num_users or 1)
 
 
 def _is_incomplete(environment: Environment) -> bool:

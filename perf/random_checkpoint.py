@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from checkpoints.tensor_shapes import SCALES, tensor_shapes
 from lazuli.config import DEFAULT_CHECKPOINT
-from tensor_shapes import SCALES, tensor_shapes
 
 _QWEN3 = {
     "hidden_size": 1024,

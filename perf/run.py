@@ -15,22 +15,23 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agreement import DisagreementError, check, probes
-from checkpoint_folder import find_checkpoint
+from checkpoints.folder import find_checkpoint
+from comparison.agreement import DisagreementError, check, probes
+from comparison.side_by_side import Plan, SideBySide
+from comparison.targets import Target, Workshop
 from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.options import Dtype
-from measurement import RESULTS, positive
+from peers.json_server import end_when_told
 from peers.registry import describe_kinds
 from peers.spec import Settings, TargetSpec, parse_target
-from rows import row_spec
-from side_by_side import Plan, SideBySide
+from reporting.measurement import RESULTS, positive
 from suites import cold_start
 from suites.contract import Described
 from suites.registry import SUITES
-from targets import Target, Workshop
-from text_files import read_texts
+from texts.files import read_texts
+from texts.rows import row_spec
 
 COLD_START = "cold-start"
 _REFERENCE = "sentence-transformers"
@@ -137,7 +138,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("--dtype", choices=[each.value for each in Dtype if each is not Dtype.AUTO], help="likewise")
     add("--max-seq-length", type=positive, help="likewise; by default the checkpoint's own limit")
     add("--send", choices=["texts", "ids"], default="texts", help="what requests carry")
-    add("--texts", nargs="+", metavar="FILE", help="real texts (as perf/text_files.py has them) for ranges of lengths")
+    add("--texts", nargs="+", metavar="FILE", help="real texts (as perf/texts/files.py has them) for ranges of lengths")
     add("--reference", choices=["first", _REFERENCE], default="first", help="what the vectors are compared with")
     add("--min-cosine", type=float, default=0.999, help="below this, nothing is timed")
     add("--turns", type=positive, default=5, help="in which each target's load is made")
@@ -149,4 +150,5 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
+    end_when_told()
     sys.exit(main())

@@ -3,7 +3,7 @@
     .venv/bin/python perf/run_model_examples.py                # all pages
     .venv/bin/python perf/run_model_examples.py bert --check   # one; fails if it says something else
 
-Each page's models are added, by checkpoints that stand for the published ones (`family_checkpoints.py`: same widths,
+Each page's models are added, by checkpoints that stand for the published ones (`checkpoints/families.py`: same widths,
 random weights), then served by a real server, which each command and program of the page then asks. Vocabularies that
 no installed package carries are fetched.
 """
@@ -19,10 +19,10 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from family_checkpoints import STANDS, write_model, write_token_layers, write_tokenizer
+from checkpoints.families import STANDS, write_model, write_token_layers, write_tokenizer
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.running import RunningServer, running_server
-from model_pages import (
+from reporting.model_pages import (
     ANSWER,
     COMMAND,
     FOLDER,

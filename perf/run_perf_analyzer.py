@@ -8,30 +8,33 @@ Sends real texts of files, or with `--len` texts of given token lengths, to `emb
 `embed_stream` over a stream; pairs of query and document to a model `rerank` if there is one. Writes what it measured,
 with every request's time, as JSON lines. Starts a server of its own unless `--grpc` and `--http` name one.
 
-With `--rate` requests leave on a schedule, but perf_analyzer counts from when it sent one: behind a server that is
-too slow, the time that a request was late is missing.
+With `--rate` requests leave on a schedule, whether or not earlier ones are answered. One load that fails is told, and
+the others still run; the command then ends with 1.
 """
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import tokenizers
 
+from analyzer.job import PROTOCOLS, Concurrency, Job, Rate, run
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.options import Door, ServeOptions
 from lazuli.launch.running import running_server
-from measurement import Measurement, positive, write
-from perf_analyzer import PROTOCOLS, Concurrency, Job, Rate, run
-from text_files import PASSAGES, QUERIES, Fitting, choose_fitting, read_texts
-from texts import make_texts
+from reporting.measurement import RESULTS, Measurement, positive, write
+from texts.files import PASSAGES, QUERIES, Fitting, choose_fitting, read_texts
+from texts.rows import load_tokenizer
+from texts.source import TextSource, single_token_words
 
 _MODELS = {"grpc": "embed", "http": "embed", "stream": "embed_stream"}
-_LENGTHS = 64
+# Made-up ones of one length.
+_TEXTS = 64
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,9 @@ def measure(work: Work, address: str, batch: int, load: Concurrency | Rate, seco
 
 def find_work(options: argparse.Namespace) -> Iterator[Work]:
     """Every kind of request that the options ask for."""
-    tokenizer = tokenizers.Tokenizer.from_file(str(resolve_checkpoint(options.checkpoint) / "tokenizer.json"))
+    tokenizer = load_tokenizer(str(resolve_checkpoint(options.checkpoint) / "tokenizer.json"))
     passages = read_texts(options.texts)
-    kinds = [make_texts(tokenizer, [length] * _LENGTHS) for length in options.len] or [passages]
-    for texts in kinds:
+    for texts in _made_texts(tokenizer, options.len) if options.len else [passages]:
         fitting = choose_fitting(texts, tokenizer, options.most_tokens)
         print(f"{len(fitting.texts)} texts of {fitting.label} tokens; {fitting.left_out} longer ones are left out")
         tokens = sum(fitting.tokens) / len(fitting.tokens)
@@ -98,6 +100,11 @@ def find_work(options: argparse.Namespace) -> Iterator[Work]:
                 yield _rerank_work(options, protocol, documents)
 
 
+def _made_texts(tokenizer: tokenizers.Tokenizer, lengths: Sequence[int]) -> list[list[str]]:
+    source = TextSource(*single_token_words(tokenizer), seed=0)
+    return [source.texts(_TEXTS, length) for length in lengths]
+
+
 def _rerank_work(options: argparse.Namespace, protocol: str, documents: Fitting) -> Work:
     queries = read_texts(options.queries)
     rows = [{"query": query, "document": text} for query, text in zip(cycle(queries), documents.texts, strict=False)]
@@ -105,20 +112,28 @@ def _rerank_work(options: argparse.Namespace, protocol: str, documents: Fitting)
     return Work(model, protocol, Path(checkpoint).name, rows, documents.label, None)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all combinations."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all combinations; returns the exit status."""
     options = parse(arguments)
     loads: list[Concurrency | Rate] = [Concurrency(number) for number in options.concurrency]
     loads += [Rate(number, options.distribution) for number in options.rate]
-    measurements = []
+    measurements: list[Measurement] = []
+    failed = 0
     with _addresses(options) as addresses:
-        for work in find_work(options):
-            for batch in options.batch:
-                for load in loads:
-                    line = measure(work, addresses[work.protocol], batch, load, options.seconds)
-                    measurements.append(line)
-                    print(line.summary(), line.note or "", flush=True)
-    print(write(options.machine, options.name, measurements))
+        for work, batch, load in product(find_work(options), options.batch, loads):
+            try:
+                line = measure(work, addresses[work.protocol], batch, load, options.seconds)
+            except RuntimeError as error:
+                failed += 1
+                print(f"{work.protocol} {load}: {error}", file=sys.stderr, flush=True)
+                continue
+            measurements.append(line)
+            print(line.summary(), line.note or "", flush=True)
+            # At once, should the rest be cut off.
+            path = write(options.machine, options.name, measurements, options.results)
+    if measurements:
+        print(path)
+    return 1 if failed else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -126,6 +141,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machine", required=True, help="folder under perf/results")
     parser.add_argument("--name", default="perf_analyzer", help="of the result file")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where such folders are")
     parser.add_argument("--grpc", help="host:port of a running server; else one is started")
     parser.add_argument("--http", help="host:port of a running server")
     parser.add_argument("--checkpoint", default=DEFAULT_CHECKPOINT, help="what the server serves, or is to serve")
@@ -165,4 +181,4 @@ def _addresses(options: argparse.Namespace) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,9 +14,10 @@ import traceback
 from collections.abc import Sequence
 
 import run
+from comparison.side_by_side import Plan
+from comparison.targets import Target, Workshop
 from lazuli.launch.errors import LaunchError
-from side_by_side import Plan
-from targets import Target, Workshop
+from peers.json_server import end_when_told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,4 +61,5 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    end_when_told()
     sys.exit(main())

@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -117,8 +119,8 @@ def compile_one(job: tuple[Case, TileConfig]) -> str | None:
     """Compile into triton's cache, in a process of its own; returns what went wrong."""
     case, config = job
     try:
-        heads, starts = case.tensors()
-        attend(*heads, starts, config, causal=case.causal)
+        (query, key, value), starts = case.tensors()
+        attend(query, key, value, starts, config, causal=case.causal)
         torch.cuda.synchronize()
     except Exception as error:
         return f"{type(error).__name__}: {error}"[:300]
@@ -134,7 +136,7 @@ def time_us(call: Callable[[], torch.Tensor]) -> float:
         for _ in range(_CALLS):
             call()
     graph.replay()
-    samples = []
+    samples: list[float] = []
     for _ in range(_REPLAYS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
@@ -151,19 +153,19 @@ def label(config: TileConfig) -> str:
     return "·".join([f"{config.block_m}x{config.block_n}w{config.warps}s{config.stages}", *flags])
 
 
-def measure(case: Case, configs: list[TileConfig]) -> dict:
+def measure(case: Case, configs: list[TileConfig]) -> dict[str, Any]:
     """Time torch's kernel and ours in each configuration."""
     (query, key, value), starts = case.tensors()
     metadata = AttentionMetadata(starts, starts.cpu().numpy(), case.bound)
     rival = TorchVarlenAttention()
     group = case.shape[0] // case.shape[1]
-    repeated = [heads.repeat_interleave(group, dim=1) for heads in (key, value)]
-    torch_us = time_us(lambda: rival.forward(query, *repeated, metadata, causal=case.causal))
-    expected = rival.forward(query, *repeated, metadata, causal=case.causal).float()
-    rows = []
+    keys, values = (heads.repeat_interleave(group, dim=1) for heads in (key, value))
+    torch_us = time_us(lambda: rival.forward(query, keys, values, metadata, causal=case.causal))
+    expected = rival.forward(query, keys, values, metadata, causal=case.causal).float()
+    rows: list[dict[str, Any]] = []
     for config in configs:
         error = (attend(query, key, value, starts, config, causal=case.causal).float() - expected).abs().max().item()
-        microseconds = time_us(lambda config=config: attend(query, key, value, starts, config, causal=case.causal))
+        microseconds = time_us(partial(attend, query, key, value, starts, config, causal=case.causal))
         rows.append({"us": round(microseconds, 2), "error": error, "config": asdict(config), "label": label(config)})
     rows.sort(key=lambda row: row["us"])
     chosen_us = next((row["us"] for row in rows if row["label"] == label(case.chosen)), None)

@@ -119,7 +119,7 @@ def caller(layer: Layer, num_tokens: int, device: str = "cuda") -> Callable[[int
         weight = weights[index % len(weights)]
         if layer.kind in separate:
             return separate[layer.kind](weight) if cut is None else matmul(hidden, weight, bias, layer.kind, cut)
-        fused_linear.choose_tiling = lambda *_, **__: cut  # type: ignore[assignment]
+        fused_linear.choose_tiling = lambda *_, **__: cut  # type: ignore[attr-defined]
         if layer.kind == "norm_qkv":
             return fused_linear.norm_qkv(stream, weight, *rotary, 1e-6, workspace)
         if layer.kind == "norm_gate_up":
@@ -160,7 +160,7 @@ def microseconds(run: Callable[[int, Any], torch.Tensor], cut: Any, layers: int,
     with torch.cuda.graph(graph):
         for index in range(layers):
             run(index, cut)
-    samples = []
+    samples: list[float] = []
     for _ in range(repeats):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()

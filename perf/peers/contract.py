@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rows import Rows
+from texts.rows import Rows
 
 
 class Answer(NamedTuple):

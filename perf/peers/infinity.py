@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-from keep_alive import KeepAlive
+from clients.keep_alive import KeepAlive
 from peers.contract import Peer
 from peers.json_server import reachable
 from peers.openai_style import OpenAiEndpoint, encoding_of, first_model

@@ -8,11 +8,12 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from keep_alive import KeepAlive
+from clients.keep_alive import KeepAlive
 from peers.spec import Settings, TargetSpec
 
 _START_TIMEOUT_S = 900.0
@@ -61,6 +62,11 @@ def wait_for(
         if time.monotonic() > deadline:
             raise RuntimeError(f"nothing answered at {address} within {timeout_s:.0f} s: {process.args!r}")
         time.sleep(0.05)
+
+
+def end_when_told() -> None:
+    """Let SIGTERM end this process as an error would, so that the servers which it started end, too."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

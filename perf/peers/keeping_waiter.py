@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from clients.waiter import Waiter
 from lazuli.request import Part
-from waiter import Waiter
 
 
 class KeepingWaiter(Waiter):

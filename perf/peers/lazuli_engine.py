@@ -12,7 +12,7 @@ import lazuli
 from peers.contract import Answer, Peer
 from peers.local import LocalEndpoint
 from peers.spec import Settings, TargetSpec
-from rows import Rows
+from texts.rows import Rows
 
 
 @contextlib.contextmanager

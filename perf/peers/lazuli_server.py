@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import lazuli
+from clients.senders import Sender, connect
 from lazuli.launch.options import Door, Dtype, ServeOptions
 from lazuli.launch.running import RunningServer, running_server
 from lazuli_client.request import text_request, token_request
 from peers.contract import Answer, Peer
 from peers.spec import Settings, TargetSpec
-from rows import Rows
-from senders import Sender, connect
+from texts.rows import Rows
 
 
 @dataclass(frozen=True)

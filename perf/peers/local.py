@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from peers.contract import Answer
-from rows import Rows
+from texts.rows import Rows
 
 
 class LocalModel(Protocol):

@@ -18,7 +18,7 @@ from peers.local import LocalEndpoint
 from peers.onnx_export import exported_model
 from peers.packages import installed_version
 from peers.spec import Settings, TargetSpec
-from rows import Rows, load_tokenizer
+from texts.rows import Rows, load_tokenizer
 
 
 @contextlib.contextmanager

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from keep_alive import JSON_HEADERS, KeepAlive
+from clients.keep_alive import JSON_HEADERS, KeepAlive
 from peers.contract import Answer, Peer
 from peers.json_server import reachable
 from peers.spec import Settings, TargetSpec
-from rows import Rows
+from texts.rows import Rows
 
 ENCODINGS = ("base64", "float")
 

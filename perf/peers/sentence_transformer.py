@@ -11,7 +11,7 @@ from peers.contract import Answer, Peer
 from peers.local import LocalEndpoint
 from peers.packages import installed_version
 from peers.spec import Settings, TargetSpec
-from rows import Rows
+from texts.rows import Rows
 
 _PACKAGE = "sentence-transformers"
 

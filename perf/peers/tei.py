@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keep_alive import JSON_HEADERS, KeepAlive
+from clients.keep_alive import JSON_HEADERS, KeepAlive
 from peers.contract import Answer, Endpoint, Peer
 from peers.json_server import reachable
 from peers.openai_style import OpenAiEndpoint, encoding_of
 from peers.spec import Settings, TargetSpec
-from rows import Rows
+from texts.rows import Rows
 
 _ROUTES = ("native", "openai")
 

@@ -21,7 +21,7 @@ from peers.local import LocalEndpoint
 from peers.packages import installed_version
 from peers.spec import Settings, TargetSpec
 from peers.vllm_checkpoint import vllm_checkpoint
-from rows import Rows
+from texts.rows import Rows
 
 
 @contextlib.contextmanager

@@ -6,13 +6,11 @@ Takes the options of `vllm_h200.py`; writes result files and logs. Knows nothing
 import argparse
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
 
-from peers.json_server import end, wait_for
+from peers.json_server import end, end_when_told, wait_for
 
 PERF = Path(__file__).resolve().parents[1]
 SUITES = ("latency", "scoring", "bulk", "concurrency")
@@ -20,7 +18,7 @@ SUITES = ("latency", "scoring", "bulk", "concurrency")
 _FIND_CHECKPOINT = """
 import sys
 sys.path.insert(0, {perf!r})
-from checkpoint_folder import find_checkpoint
+from checkpoints.folder import find_checkpoint
 from lazuli.checkpoint import load_checkpoint
 from peers.vllm_checkpoint import vllm_checkpoint
 found = load_checkpoint(find_checkpoint({name!r}))
@@ -30,8 +28,7 @@ print(found.path, vllm_checkpoint(found), found.max_seq_length, sep="\\t")
 
 def run(options: argparse.Namespace) -> None:
     """Run the suites, the servers' and then, if asked for, the engines'."""
-    # What is started here ends with this process, also if it is told to end.
-    signal.signal(signal.SIGTERM, _leave)
+    end_when_told()
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     ours, theirs = lazuli_python(options), environment_python(options.target)
     found = subprocess.run(
@@ -118,7 +115,3 @@ def _suites(
     finally:
         end(process)
         print(file.read_text(errors="replace"), flush=True)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)

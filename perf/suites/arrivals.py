@@ -7,12 +7,12 @@ beforehand; a request's time counts from when it was to be sent, so that a targe
 import argparse
 from dataclasses import replace
 
-from lengths import Lengths, exactly, parse_lengths
-from load import Load
-from measurement import positive
-from side_by_side import SideBySide
+from clients.load import Load
+from comparison.side_by_side import SideBySide
+from comparison.targets import Target
+from reporting.measurement import positive
 from suites.closed import Shape, measure_seconds
-from targets import Target
+from texts.lengths import Lengths, exactly, parse_lengths
 
 _SETTLE_SHARE = 0.1
 

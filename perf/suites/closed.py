@@ -5,10 +5,10 @@ Takes a bench and the shape of a load; warms up, takes turns and notes the resul
 
 from dataclasses import dataclass, replace
 
-from lengths import Lengths
-from load import Load, LoadResult
-from side_by_side import SideBySide
-from targets import Target
+from clients.load import Load, LoadResult
+from comparison.side_by_side import SideBySide
+from comparison.targets import Target
+from texts.lengths import Lengths
 
 # A turn sees at least so many requests of each client, and lets at least so many pass before it counts.
 _LEAST_REQUESTS = 3

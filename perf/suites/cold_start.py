@@ -6,18 +6,17 @@ their sizes has been seen before.
 """
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agreement import ask_all, compare, probes
-from lengths import Lengths, parse_lengths
-from load import Load, LoadResult
-from measurement import positive
+from clients.load import Load, LoadResult
+from comparison.agreement import ask_all, compare, probes
+from comparison.side_by_side import Plan, SideBySide
+from comparison.targets import Target, Workshop
 from peers.contract import Answer
 from peers.spec import TargetSpec
-from side_by_side import Plan, SideBySide
-from targets import Target, Workshop
+from reporting.measurement import positive
+from texts.lengths import Lengths, parse_lengths
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +47,10 @@ def run(workshop: Workshop, specs: Sequence[TargetSpec], plan: Plan, options: ar
     found: dict[str, Starts] = {}
     for _ in range(options.starts):
         for spec in specs:
-            began = time.perf_counter()
             with workshop.open([spec]) as (target,):
-                ready_ms = (time.perf_counter() - began) * 1e3
                 starts = found.setdefault(target.name, Starts(target))
-                starts.add(ready_ms, target.run(Load(target.peer.endpoint, options.len, rounds=options.requests)))
+                first = target.run(Load(target.peer.endpoint, options.len, rounds=options.requests))
+                starts.add(target.ready_s * 1e3, first)
                 starts.answers = starts.answers or ask_all(target, requests)
     cosines = compare({name: starts.answers for name, starts in found.items()}, requests, options.min_cosine)
     bench = SideBySide([starts.target for starts in found.values()], plan, cosines)

@@ -3,8 +3,8 @@
 import argparse
 from typing import Protocol
 
-from lengths import Lengths
-from side_by_side import SideBySide
+from comparison.side_by_side import SideBySide
+from texts.lengths import Lengths
 
 
 class Described(Protocol):

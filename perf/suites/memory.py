@@ -7,11 +7,11 @@ that turn as samples and the largest readings in it as extras.
 import argparse
 from dataclasses import replace
 
-from lengths import Lengths, parse_lengths
-from measurement import positive
-from process_memory import MemoryWatch
-from side_by_side import SideBySide
+from comparison.side_by_side import SideBySide
+from instruments.process_memory import MemoryWatch
+from reporting.measurement import positive
 from suites.closed import Shape
+from texts.lengths import Lengths, parse_lengths
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

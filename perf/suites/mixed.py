@@ -7,12 +7,12 @@ Their percentiles are told apart from those of the documents.
 import argparse
 from dataclasses import replace
 
-from lengths import Lengths, exactly, parse_lengths
-from load import Load
-from measurement import positive
-from side_by_side import SideBySide
+from clients.load import Load
+from comparison.side_by_side import SideBySide
+from comparison.targets import Target
+from reporting.measurement import positive
 from suites.closed import Shape
-from targets import Target
+from texts.lengths import Lengths, exactly, parse_lengths
 
 _QUERIES_UNDER_WAY = 16
 _SETTLE_SHARE = 0.2

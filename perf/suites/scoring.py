@@ -2,10 +2,10 @@
 
 import argparse
 
-from lengths import Lengths, exactly, parse_lengths
-from measurement import positive
-from side_by_side import SideBySide
+from comparison.side_by_side import SideBySide
+from reporting.measurement import positive
 from suites.closed import Shape, measure_rounds
+from texts.lengths import Lengths, exactly, parse_lengths
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

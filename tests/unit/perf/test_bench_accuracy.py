@@ -7,11 +7,11 @@ import pytest
 
 pytest.importorskip("transformers")
 import bench_accuracy
-from accuracy_reference import reference_outputs
 from bench_accuracy import compare, measure_stand, rows_of_ids
-from family_checkpoints import BPE, STANDS, UNIGRAM, WORDPIECE, Stand, write_model
+from checkpoints.families import BPE, STANDS, UNIGRAM, WORDPIECE, Stand, write_model
+from checkpoints.reference import reference_outputs
 from lazuli.checkpoint import load_checkpoint
-from measurement import Accuracy, write
+from reporting.measurement import Accuracy, write
 
 SIZES = {
     "hidden_size": 48,
@@ -69,8 +69,8 @@ def test_each_stand_equals_its_reference(tmp_path, monkeypatch, name):
     if stand.kind == "Qwen3ForCausalLM":
         monkeypatch.setattr(bench_accuracy, "YES", 9)
         monkeypatch.setattr(bench_accuracy, "NO", 7)
-        monkeypatch.setattr("accuracy_reference.YES", 9)
-        monkeypatch.setattr("accuracy_reference.NO", 7)
+        monkeypatch.setattr("checkpoints.reference.YES", 9)
+        monkeypatch.setattr("checkpoints.reference.NO", 7)
     lines = list(measure_stand(name, tmp_path, 2))
     outputs = {line.output for line in lines}
     assert outputs == ({"vectors", "sparse", "multi"} if name == "BAAI/bge-m3" else outputs)

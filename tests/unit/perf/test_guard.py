@@ -7,13 +7,11 @@ import threading
 import pytest
 
 import guard
-import guard_baseline
-import guard_times
-import guard_worker
-from guard_baseline import Change, compare
-from guard_times import Ratio, compare_times
-from source_tree import WORKING_TREE, commit_tree, environment_of
-from work_counter import count_work
+from guarding import baseline, times, worker
+from guarding.baseline import Change, compare
+from guarding.source_tree import WORKING_TREE, commit_tree, environment_of
+from guarding.times import Ratio, compare_times
+from guarding.work_counter import count_work
 
 WORK = {"instructions": 1000, "c_calls": 10, "peak_bytes": 10_000}
 
@@ -102,12 +100,12 @@ def test_a_path_without_its_pair_needs_a_decision(before, now, text):
 
 def test_the_baseline_is_read_as_it_was_written(tmp_path):
     file = tmp_path / "baseline.json"
-    guard_baseline.write({"a": WORK}, file)
-    assert guard_baseline.read(file) == (guard_baseline.describe_environment(), {"a": WORK})
+    baseline.write({"a": WORK}, file)
+    assert baseline.read(file) == (baseline.describe_environment(), {"a": WORK})
 
 
 def test_the_accepted_counts_are_of_the_paths_that_there_are():
-    assert list(guard_baseline.read()[1]) == list(guard_worker.all_paths())
+    assert list(baseline.read()[1]) == list(worker.all_paths())
 
 
 def test_a_ratio_needs_three_of_four_rounds():
@@ -142,7 +140,7 @@ turns = []
 
 
 def test_trees_are_timed_turn_and_turn_about_and_suspects_twice(monkeypatch):
-    monkeypatch.setattr(guard_times, "Timer", FakeTimer)
+    monkeypatch.setattr(times, "Timer", FakeTimer)
     turns.clear()
     ratios = {ratio.path: ratio for ratio in compare_times("before", "now", rounds=4)}
     assert {path: round(ratio.lower, 2) for path, ratio in ratios.items()} == {
@@ -170,9 +168,9 @@ def slow_tree(tmp_path_factory):
 
 
 def test_it_finds_a_slowdown_in_a_tree(slow_tree, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(guard_baseline, "FILE", tmp_path / "baseline.json")
+    monkeypatch.setattr(baseline, "FILE", tmp_path / "baseline.json")
     counts = guard.count(WORKING_TREE, ["pack"])
-    monkeypatch.setattr(guard_baseline, "read", lambda: (guard_baseline.describe_environment(), counts))
+    monkeypatch.setattr(baseline, "read", lambda: (baseline.describe_environment(), counts))
     assert guard.main(["--only", "pack"]) == 0
     assert guard.main(["--only", "pack", "--tree", str(slow_tree)]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -181,7 +179,7 @@ def test_it_finds_a_slowdown_in_a_tree(slow_tree, capsys, monkeypatch, tmp_path)
 
 
 def test_counts_of_other_libraries_are_not_compared_with(capsys, monkeypatch):
-    monkeypatch.setattr(guard_baseline, "read", lambda: ({"python": "cpython 2.7"}, {"pack: one text": WORK}))
+    monkeypatch.setattr(baseline, "read", lambda: ({"python": "cpython 2.7"}, {"pack: one text": WORK}))
     monkeypatch.setattr(guard, "commit_tree", _no_repository)
     assert guard.main(["--only", "pack: one"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "guard: nothing to compare with: no repository"
@@ -201,7 +199,7 @@ def test_an_unknown_commit_is_told():
 
 def test_the_code_of_another_place_is_refused(tmp_path):
     with pytest.raises(RuntimeError, match=f"and not from {tmp_path}"):
-        guard_worker.check_source(tmp_path)
+        worker.check_source(tmp_path)
 
 
 def test_the_benchmarks_are_those_of_this_tree(tmp_path):
@@ -213,11 +211,11 @@ def test_a_path_that_a_tree_lacks_counts_for_nothing(monkeypatch):
     def prepare():
         raise AttributeError("no such function then")
 
-    monkeypatch.setattr(guard_worker, "all_paths", lambda: {"old": prepare, "new": loop(1)})
-    counts = guard_worker.count([])
+    monkeypatch.setattr(worker, "all_paths", lambda: {"old": prepare, "new": loop(1)})
+    counts = worker.count([])
     assert counts["old"] is None
     assert counts["new"]["instructions"] > 0
-    assert list(guard_worker.count(["new"])) == ["new"]
+    assert list(worker.count(["new"])) == ["new"]
 
 
 def test_other_threads_are_not_timed():
@@ -230,7 +228,7 @@ def test_other_threads_are_not_timed():
     thread = threading.Thread(target=burn)
     thread.start()
     try:
-        elapsed = guard_worker.time_runs(lambda: lambda: stop.wait(0.2), 1)
+        elapsed = worker.time_runs(lambda: lambda: stop.wait(0.2), 1)
     finally:
         stop.set()
         thread.join()
@@ -239,9 +237,9 @@ def test_other_threads_are_not_timed():
 
 def test_the_timing_process_answers(monkeypatch, capsys):
     lines = [json.dumps({"path": "a", "runs": 3}) + "\n", json.dumps({"path": "b", "runs": 1}) + "\n"]
-    monkeypatch.setattr(guard_worker, "all_paths", lambda: {"a": loop(10), "b": lambda: None.run})
+    monkeypatch.setattr(worker, "all_paths", lambda: {"a": loop(10), "b": lambda: None.run})
     monkeypatch.setattr("sys.stdin", lines)
-    guard_worker._answer_times()
+    worker._answer_times()
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first > 0
     assert second is None

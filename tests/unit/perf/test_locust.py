@@ -1,10 +1,12 @@
 """Traffic, goals and lines of a locust run; locust itself, which patches all of Python, in a process of its own."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -12,8 +14,8 @@ import numpy as np
 import pytest
 
 from lazuli_client import ServerError
-from locust_goals import Goals, to_measurements
-from locust_traffic import BULK, KINDS, QUERY, RERANK, SHAPES, Traffic, check_answer, users_at, weights_of
+from swarm.goals import Goals, to_measurements
+from swarm.traffic import BULK, KINDS, QUERY, RERANK, SHAPES, Traffic, check_answer, users_at, weights_of
 
 LOCUSTFILE = Path(__file__).parents[3] / "perf" / "locustfile.py"
 
@@ -178,15 +180,29 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def address():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+class SlowHandler(Handler):
+    """Takes longer than a run."""
+
+    def do_POST(self):
+        time.sleep(3)
+        super().do_POST()
+
+
+@contextlib.contextmanager
+def serving(handler):
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def address():
+    with serving(Handler) as url:
+        yield url
 
 
 def run_locust(*arguments, **environment):
@@ -203,6 +219,13 @@ def test_a_run_that_reaches_its_goals(address):
     assert (status, "all goals are reached" in text) == (0, True), text
     assert "HttpQuery" in text
     assert "Bulk" not in text
+
+
+def test_requests_that_are_under_way_at_the_end_are_waited_for():
+    with serving(SlowHandler) as url:
+        arguments = ("--host", url, "--protocol", "http", "--shape", "query", "-u", "2", "-r", "2")
+        status, text = run_locust(*arguments, "--slo-failures", "0")
+    assert (status, "all goals are reached by 2 requests" in text) == (0, True), text
 
 
 def test_a_run_that_misses_its_goals_ends_with_1():

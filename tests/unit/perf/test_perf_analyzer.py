@@ -5,9 +5,8 @@ import stat
 
 import pytest
 
-import perf_analyzer
 import run_perf_analyzer
-from perf_analyzer import Concurrency, Job, Rate, arguments_of, data_of, read_export, run
+from analyzer.job import AnalyzerResult, Concurrency, Job, Rate, arguments_of, data_of, read_export, run
 
 ROWS = [{"text": "one"}, {"text": "zwei"}]
 
@@ -26,7 +25,7 @@ def test_a_closed_loop():
     assert follows(arguments, "-i") == "grpc"
     assert follows(arguments, "-b") == "2"
     assert follows(arguments, "--measurement-interval") == "1500"
-    assert "--streaming" not in arguments
+    assert not {"--streaming", "--async"} & set(arguments)
 
 
 def test_an_open_loop():
@@ -34,12 +33,14 @@ def test_an_open_loop():
     assert follows(arguments, "--request-rate-range") == "12.5"
     assert follows(arguments, "--request-distribution") == "poisson"
     assert "--concurrency-range" not in arguments
+    assert arguments.count("--async") == arguments_of(job("stream", Rate(1, "poisson"))).count("--async") == 1
 
 
 def test_a_stream_goes_over_grpc():
     arguments = arguments_of(job("stream"))
     assert follows(arguments, "-i") == "grpc"
     assert "--streaming" in arguments
+    assert "--async" in arguments  # it has no other streams
 
 
 def test_rows_are_its_data():
@@ -71,7 +72,7 @@ def analyzer(tmp_path, monkeypatch):
         binary = tmp_path / "perf_analyzer"
         binary.write_text(f'#!/bin/sh\nwhile [ "$1" != --profile-export-file ]; do shift; done\n{body}\n')
         binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setattr(perf_analyzer, "find_perf_analyzer", lambda: (binary, {}))
+        monkeypatch.setattr("analyzer.job.find_perf_analyzer", lambda: (binary, {}))
 
     return write
 
@@ -106,3 +107,27 @@ def test_useless_options_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit):
         run_perf_analyzer.parse(["--machine", "m", *arguments])
     assert message in capsys.readouterr().err
+
+
+def test_a_window_without_an_answer_is_told(analyzer):
+    analyzer("echo Failed to obtain stable measurement.; exit 99")
+    with pytest.raises(RuntimeError, match=r"within a window of 1\.5 s"):
+        run(job())
+
+
+def test_a_load_that_fails_does_not_take_the_others_along(tmp_path, monkeypatch, capsys):
+    def measured(work):
+        if work.load == Concurrency(2):
+            raise RuntimeError("not stable")
+        return AnalyzerResult([1.0, 3.0], 0.002)
+
+    monkeypatch.setattr(run_perf_analyzer, "run", measured)
+    arguments = ["--machine", "m", "--results", str(tmp_path), "--grpc", "a:1", "--http", "a:2"]
+    status = run_perf_analyzer.main([*arguments, "--protocols", "grpc", "--concurrency", "1", "2", "4"])
+    lines = [json.loads(line) for line in (tmp_path / "m" / "perf_analyzer.jsonl").read_text().splitlines()]
+    assert status == 1
+    assert "not stable" in capsys.readouterr().err
+    assert [line["concurrency"] for line in lines] == [1, 4]
+    # Little's law: so many requests are always under way.
+    assert [line["emb_per_s"] * 2e-3 for line in lines] == [pytest.approx(1), pytest.approx(4)]
+    assert all(line["p50_ms"] <= line["p90_ms"] <= line["p99_ms"] <= line["max_ms"] for line in lines)

@@ -1,44 +1,86 @@
+"""The command as a whole: what it writes from a few results."""
+
+import json
+
 import pytest
 
 import report
 
-
-def line(system, p50_ms, **more):
-    return {"system": system, "suite": "latency", "len": 16, "batch": 1, "model": "m", "p50_ms": p50_ms, **more}
-
-
-IN_TURNS = {"extra": {"turns": 5}}
-
-
-def test_systems_are_compared_with_the_first_on_the_same_work():
-    first, second, alone = report.compare([line("a", 6.0), line("b", 3.0), line("b", 1.0, len=32)])
-    assert "speedup" not in first
-    assert second["speedup"] == 2.0
-    assert "speedup" not in alone
-
-
-@pytest.mark.parametrize(("more", "compared"), [(IN_TURNS, True), ({}, False)])
-def test_how_a_system_is_reached_counts_unless_they_took_turns(more, compared):
-    _, server = report.compare([line("a", 6.0, **more), line("b", 3.0, protocol="grpc", **more)])
-    assert ("speedup" in server) is compared
-
-
-def test_one_system_reached_in_two_ways_is_not_compared_with_itself():
-    lines = report.compare([line("a", 6.0, **IN_TURNS), line("a", 3.0, protocol="grpc", **IN_TURNS)])
-    assert not any("speedup" in each for each in lines)
+LINE = {
+    "system": "lazuli 1",
+    "level": "server",
+    "suite": "latency",
+    "model": "m",
+    "dtype": "auto",
+    "machine": "box",
+    "torch": "2",
+    "commit": "abc",
+    "command": "perf/run.py latency --machine <box>",
+    "batch": 1,
+    "texts": 1,
+    "emb_per_s": 100.0,
+    "samples_ms": [1.0] * 60,
+    "p50_ms": 1.0,
+    "p90_ms": 1.5,
+    "p99_ms": 2.0,
+}
 
 
-def test_many_texts_are_compared_by_rate():
-    many = [line(name, 9.0, emb_per_s=rate) | {"suite": "throughput"} for name, rate in (("a", 100.0), ("b", 250.0))]
-    assert report.compare(many)[1]["speedup"] == 2.5
-
-
-def test_the_agreement_with_the_first_has_a_column():
+@pytest.fixture
+def perf(tmp_path, monkeypatch):
+    """A project of nothing but results."""
+    folder = tmp_path / "perf"
+    (folder / "results" / "box").mkdir(parents=True)
+    (folder / "plots").mkdir()
+    (folder / "plots" / "old.svg").touch()
+    for file in (tmp_path / "README.md", folder / "README.md"):
+        file.write_text("before\n<!-- report -->\nstale\n<!-- /report -->\nafter\n")
     lines = [
-        line("a", 6.0, samples_ms=[6.0]),
-        line("b", 3.0, samples_ms=[3.0], extra={"turns": 5, "min_cosine": 0.99991}),
+        LINE | {"system": system, "len": length, "p50_ms": p50}
+        for system, p50 in (("lazuli 1", 1.0), ("other 2", 4.0))
+        for length in (16, 32, 64)
     ]
-    header, _, first, second = report.table(report.compare(lines)).splitlines()
-    assert header.endswith("| least cosine |")
-    assert first.endswith("|  |")
-    assert second.endswith("| 0.999910 |")
+    (folder / "results" / "box" / "both.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(report, "PERF", folder)
+    monkeypatch.setattr(report, "pages", list)
+    monkeypatch.setattr("sys.argv", ["report.py"])
+    return folder
+
+
+def test_it_writes_between_the_marks_and_nothing_else(perf):
+    report.main()
+    content = (perf / "README.md").read_text()
+    assert content.startswith("before\n<!-- report -->\n- [Side by side with other systems](#side-by-side")
+    assert content.endswith("\n<!-- /report -->\nafter\n")
+    assert "stale" not in content
+    assert "#### box/both\n\nm on box; torch 2; commit abc\n\n    perf/run.py latency --machine <box>\n" in content
+    assert "| other 2 | 16 | 1 | 4.00 | 1.50 | 2.00 | 100 | 0.25× |" in content
+
+
+def test_its_plots_are_all_that_there_are(perf):
+    report.main()
+    assert [file.name for file in (perf / "plots").iterdir()] == ["box-both-latency.svg"]
+    assert "![latency](plots/box-both-latency.svg)" in (perf / "README.md").read_text()
+
+
+def test_the_same_results_give_the_same_files(perf):
+    written = []
+    for _ in range(2):
+        report.main()
+        written.append([file.read_bytes() for file in (perf / "report.html", perf / "plots" / "box-both-latency.svg")])
+    assert written[0] == written[1]
+
+
+def test_the_page_needs_nothing_else(perf):
+    report.main()
+    page = (perf / "report.html").read_text()
+    assert "perf/run.py latency --machine &lt;box&gt;" in page
+    assert page.count("<svg ") == 1
+    for word in ("<script", "<img", "src=", "@import", "url(http", "<link rel=stylesheet"):
+        assert word not in page
+
+
+def test_a_file_without_marks_is_refused(perf):
+    (perf / "README.md").write_text("no marks")
+    with pytest.raises(ValueError, match="needs <!-- report -->"):
+        report.main()

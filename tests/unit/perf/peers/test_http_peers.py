@@ -1,7 +1,11 @@
 """The systems that are reached by URL, against a server that has the routes of all."""
 
+import signal
+import socket
+import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import fake_server
 import numpy as np
@@ -9,11 +13,12 @@ import pytest
 
 from peers.registry import open_peer
 from peers.spec import Settings, TargetSpec
-from rows import Rows
+from texts.rows import Rows
 
 TEXTS = ["first", "the second text", "third"]
 EXPECTED = np.stack([fake_server.vector(text) for text in TEXTS])
 SETTINGS = Settings("x")
+RUN = Path(__file__).parents[4] / "perf" / "run.py"
 
 ALL = [
     ("vllm", {}, "vllm 0.22.0", "http", "auto", 11),
@@ -98,4 +103,21 @@ def test_a_server_that_ends_at_once_is_an_error(tmp_path):
         pytest.raises(RuntimeError, match=r"for http://127\.0\.0\.1:9 ended with 3"),
         open_peer(spec, SETTINGS),
     ):
+        pass
+
+
+def test_a_run_that_is_told_to_end_leaves_no_server(tmp_path):
+    with fake_server.fake_server() as free:
+        port = free.server_port
+    target = f"vllm=http://127.0.0.1:{port},command={sys.executable} {fake_server.__file__} {port}"
+    command = [sys.executable, str(RUN), "memory", "--target", target, "--machine", "test", "--results", str(tmp_path)]
+    run = subprocess.Popen([*command, "--seconds", "600"], stdout=subprocess.PIPE, text=True)
+    try:
+        next(line for line in run.stdout if line.startswith("suite=memory"))  # the load is on
+        run.terminate()
+        assert run.wait(60) == 128 + signal.SIGTERM
+    finally:
+        run.kill()
+        run.communicate()
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
         pass

@@ -6,7 +6,7 @@ import pytest
 
 from peers.contract import Answer
 from peers.local import LocalEndpoint, close_models
-from rows import Rows
+from texts.rows import Rows
 
 
 class Model:

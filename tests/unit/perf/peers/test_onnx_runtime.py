@@ -9,7 +9,7 @@ from lazuli.config import DEFAULT_CHECKPOINT
 from peers.local import close_models
 from peers.registry import open_peer
 from peers.spec import Settings, TargetSpec
-from rows import Rows
+from texts.rows import Rows
 
 for package in ("onnxruntime", "onnx", "onnxscript"):
     pytest.importorskip(package)

@@ -1,0 +1,1 @@
+"""Systems side by side: opened, found to compute the same, and measured turn and turn about."""

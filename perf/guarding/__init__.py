@@ -1,0 +1,1 @@
+"""The work and the time of the hot paths that run in Python, for `guard.py`."""

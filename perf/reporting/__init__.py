@@ -1,0 +1,1 @@
+"""Measurements in files, and the tables and pages that are made of them."""
