@@ -16,6 +16,8 @@ import tokenizers
 
 from lazuli.encoder_check import first_difference
 from lazuli.errors import ConfigError
+from lazuli.many_texts import ManyTexts, measure
+from lazuli.text_cuts import word_boundary
 from lazuli.tokenizer_definition import Definition, common_words, model_type, seal, text_only, unknown_token, vocabulary
 
 # What is taken unless somebody names another one; Unigram is left to the reference, see `KitokenEncoder`.
@@ -36,10 +38,14 @@ class TextEncoder(Protocol):
         chars_for_threads: Fewer characters than this are encoded sooner than other threads wake up. None: the library
             keeps the interpreter while it encodes, so that threads would only wait for each other: on 16 cores, 16
             of them took ten times as long as one.
+        many: What reads many texts sooner, if there is something.
+        boundary: Where threads may cut a long text to share it, if anywhere; see `text_cuts`.
     """
 
     name: str
     chars_for_threads: int | None
+    many: ManyTexts | None
+    boundary: re.Pattern[str] | None
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens; may be called by several threads at once."""
@@ -50,7 +56,9 @@ class HuggingFaceEncoder:
     """The reference: reads every `tokenizer.json`."""
 
     name = "huggingface"
-    chars_for_threads: int | None = 4096
+    chars_for_threads: int | None = 2048
+    many: ManyTexts | None = None
+    boundary: re.Pattern[str] | None = None
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer; its padding, its truncation and its memory of words are turned off."""
@@ -86,6 +94,8 @@ class KitokenEncoder:
 
     name = "kitoken"
     chars_for_threads: int | None = None
+    many: ManyTexts | None = None
+    boundary: re.Pattern[str] | None = None
 
     def __init__(self, definition: Definition, reference: TextEncoder) -> None:
         """Load a tokenizer.
@@ -118,6 +128,8 @@ class NanotokenEncoder:
 
     name = "nanotoken"
     chars_for_threads: int | None = None
+    many: ManyTexts | None = None
+    boundary: re.Pattern[str] | None = None
 
     def __init__(self, definition: Definition) -> None:
         """Load a tokenizer.
@@ -151,13 +163,16 @@ def load_reference(definition: Definition) -> tokenizers.Tokenizer:
         raise ConfigError(f"checkpoint: tokenizer.json cannot be read ({error})") from None
 
 
-def choose_encoder(backend: str | None, definition: Definition, tokenizer: tokenizers.Tokenizer) -> TextEncoder:
+def choose_encoder(
+    backend: str | None, definition: Definition, tokenizer: tokenizers.Tokenizer, threads: int = 1
+) -> TextEncoder:
     """The encoder of that name, or for None the quickest that is equal to the reference.
 
     Args:
         backend: One of `config.TOKENIZER_BACKENDS`.
         definition: The tokenizer.
         tokenizer: The same tokenizer, as `load_reference` loads it.
+        threads: That may share many texts, if nobody named an encoder.
 
     Raises:
         ConfigError: If the named backend cannot be used for it.
@@ -173,8 +188,11 @@ def choose_encoder(backend: str | None, definition: Definition, tokenizer: token
             _log.info("tokenizer: not %s: %s", name, error)
         else:
             _log.info("tokenizer: %s", name)
+            if backend is None:
+                encoder.many = _reference_for_many(encoder, reference, definition, threads)
             return encoder
     _log.info("tokenizer: %s", reference.name)
+    reference.boundary = word_boundary(definition)
     reference.remember(common_words(definition))
     return reference
 
@@ -185,6 +203,19 @@ def _load(name: str, definition: Definition, reference: TextEncoder) -> TextEnco
     if (text := first_difference(encoder.encode, reference.encode, vocabulary(definition))) is not None:
         raise ValueError(f"it differs from the reference on {text[:100]!r}")
     return encoder
+
+
+def _reference_for_many(
+    encoder: TextEncoder, reference: HuggingFaceEncoder, definition: Definition, threads: int
+) -> ManyTexts | None:
+    words = common_words(definition)
+    reference.remember(words)
+    many = measure(encoder.encode, reference.encode, words, threads)
+    if many is not None:
+        _log.info(
+            "tokenizer: many texts by %s, on %d threads in %.2f of the time", reference.name, threads, many.together
+        )
+    return many
 
 
 def _is_sentencepiece_unigram(definition: Definition) -> bool:

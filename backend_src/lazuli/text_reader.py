@@ -6,6 +6,7 @@ Takes strings, returns ids without special tokens. Knows nothing of templates, a
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from lazuli.many_texts import share
 from lazuli.text_encoders import TextEncoder
 
 # An encoder that keeps the interpreter gives it up after so many characters, for a query that may wait: a millisecond.
@@ -21,28 +22,29 @@ class TextReader:
     Attributes:
         encoder: What turns texts into ids.
         max_seq_length: Most tokens that are of use.
-        threads: Threads that share the texts of one call, if they are many and the encoder gains by that.
+        threads: Threads that may call the encoder at once: one where it keeps the interpreter.
     """
 
     def __init__(self, encoder: TextEncoder, max_seq_length: int, threads: int) -> None:
         self.encoder = encoder
         self.max_seq_length = max_seq_length
         self.threads = threads if encoder.chars_for_threads is not None else 1
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="lazuli-tokenizer")
+        self._pool = ThreadPoolExecutor(
+            encoder.many.threads if encoder.many is not None else self.threads, thread_name_prefix="lazuli-tokenizer"
+        )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, with nothing around them."""
-        few = self.encoder.chars_for_threads
-        if len(texts) == 1:
+        few, many = self.encoder.chars_for_threads, self.encoder.many
+        if len(texts) == 1 and self.encoder.boundary is None:
             return self.encoder.encode(texts)
+        if many is not None and many.pays([len(text) for text in texts]):
+            return share(self._pool, many.threads, many.encode, texts)
         if few is None:
             return [ids for piece in _in_pieces(texts) for ids in self.encoder.encode(piece)]
-        if sum(map(len, texts)) < few:
+        if sum(map(len, texts)) < few or self.threads == 1:
             return self.encoder.encode(texts)
-        # More pieces than threads, as some texts are longer than others.
-        size = -(-len(texts) // (4 * self.threads))
-        pieces = [texts[start : start + size] for start in range(0, len(texts), size)]
-        return [ids for piece in self._pool.map(self.encoder.encode, pieces) for ids in piece]
+        return share(self._pool, self.threads, self.encoder.encode, texts, self.encoder.boundary)
 
     def near_end(self, text: str, truncate: str, limit: int | None = None) -> str:
         """The text, or of one that is much too long enough of the end that is kept: `limit` tokens, if not all of use.

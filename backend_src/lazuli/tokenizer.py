@@ -95,8 +95,8 @@ class TextTokenizer(TextReader):
         )
         definition = read_definition(checkpoint.path)
         tokenizer = load_reference(definition)
-        encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer)
         threads = config.threads or len(os.sched_getaffinity(0))
+        encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer, threads)
         prefixes = read_prefixes(checkpoint, definition)
         return cls(tokenizer, template, _max_seq_length(config, checkpoint), threads, encoder, prefixes)
 

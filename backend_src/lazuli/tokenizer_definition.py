@@ -74,7 +74,10 @@ def unknown_token(definition: Definition) -> str | None:
 def common_words(definition: Definition, most: int = 8192) -> list[str]:
     """Words that are one token each, as texts have them; the most common first, as vocabularies are ordered."""
     unigram = model_type(definition) == "Unigram"
-    words = (token[1:] for token in vocabulary(definition) if token[:1] in ("▁", "Ġ"))
+    if model_type(definition) == "WordPiece":  # there, what goes on with a word is marked, not what begins it
+        words = iter(vocabulary(definition))
+    else:
+        words = (token[1:] for token in vocabulary(definition) if token[:1] in ("▁", "Ġ"))
     # Byte-level BPE writes the bytes of other letters as letters too.
     plain = islice((word for word in words if word.isalnum() and (unigram or word.isascii())), most)
     # For Unigram what stands between spaces is a word, and so often ends with a mark.

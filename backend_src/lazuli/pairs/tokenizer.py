@@ -78,8 +78,8 @@ def load_pair_tokenizer(config: PairTokenizerConfig) -> PairTokenizer:
     definition = read_definition(checkpoint.path)
     tokenizer = load_reference(definition)
     frame = read_frame(tokenizer)
-    encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer)
     threads = config.threads or len(os.sched_getaffinity(0))
+    encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer, threads)
     max_seq_length = find_limit(config, checkpoint)
     if template == "qwen3":
         instruction = DEFAULT_INSTRUCTION if config.default_instruction is None else config.default_instruction

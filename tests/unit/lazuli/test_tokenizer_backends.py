@@ -12,14 +12,17 @@ from lazuli import text_encoders
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.encoder_check import first_difference
 from lazuli.errors import ConfigError
+from lazuli.many_texts import ManyTexts
+from lazuli.options import RequestOptions
 from lazuli.template import Template
+from lazuli.text_cuts import cut
 from lazuli.text_encoders import HuggingFaceEncoder, KitokenEncoder, NanotokenEncoder, choose_encoder, load_reference
 from lazuli.tokenizer import TextTokenizer
 from lazuli.tokenizer_definition import common_words, read_definition, seal, text_only
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "perf"))
-from hard_texts import hard_texts
-from tokenizer_vocabularies import nmt_nfkc
+from texts.hard import hard_texts
+from texts.vocabularies import nmt_nfkc
 
 QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -286,3 +289,72 @@ class TestFirstDifference:
 
         first_difference(encode, encode, ["token"] * 300_000)
         assert max(sizes) < 100_000
+
+
+class TestLongTexts:
+    """Cut where that makes no difference, and read by several threads."""
+
+    @pytest.mark.parametrize("size", [1, 4, 16, 64])
+    @pytest.mark.parametrize("between", [" ", "", "a b", "  "])
+    def test_parts_have_the_ids_of_the_whole(self, definitions, size, between):
+        encoder = choose_encoder(None, definitions["unigram"], load_reference(definitions["unigram"]))
+        some = [text for group in hard_texts([], small=True).values() for text in group[::7] if len(text) < 2000]
+        texts = [between.join(some[start : start + 5]) for start in range(0, len(some), 5)]
+        cuts = 0
+        for text, whole in zip(texts, encoder.encode(texts), strict=True):
+            parts = list(cut(text, size, encoder.boundary))
+            cuts += len(parts) - 1
+            assert [number for ids in encoder.encode(parts) for number in ids] == whole, text
+        assert cuts > 20
+
+    def test_a_text_alone_is_shared(self, definitions):
+        reference = load_reference(definitions["unigram"])
+        encoder = choose_encoder(None, definitions["unigram"], reference)
+        tokenizer = TextTokenizer(reference, Template({}), 100_000, 3, encoder)
+        text = " ".join(hard_texts([], small=True)["prose"])
+        assert tokenizer.read([text]) == encoder.encode([text])
+        assert tokenizer._pool._threads
+
+    def test_only_those_of_the_reference(self, definitions):
+        for kind in ("wordpiece", "bpe"):
+            assert choose_encoder(None, definitions[kind], load_reference(definitions[kind])).boundary is None
+        named = choose_encoder("kitoken", definitions["unigram"], load_reference(definitions["unigram"]))
+        assert named.boundary is None
+
+
+class TestManyTexts:
+    """Those of one request, read by the reference on several threads."""
+
+    @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+    @pytest.mark.parametrize("truncate", ["end", "start", "split"])
+    def test_they_are_equal_to_single_ones(self, definitions, kind, truncate, monkeypatch):
+        calls = []
+
+        def measure(quick, reference, words, threads):
+            assert len(words) > 100
+            return ManyTexts(lambda texts: calls.append(len(texts)) or reference(texts), threads, 0.0, 0.0)
+
+        monkeypatch.setattr(text_encoders, "measure", measure)
+        reference = load_reference(definitions[kind])
+        encoder = choose_encoder(None, definitions[kind], reference, threads=3)
+        tokenizer = TextTokenizer(reference, Template({}), 64, 3, encoder)
+        texts = [text for group in hard_texts([], small=True).values() for text in group[::20]]
+        options = RequestOptions(truncate=truncate)
+        alone = [tokenizer.tokenize([f"{text}."], options)[0] for text in texts]
+        assert not calls
+        assert tokenizer.tokenize([f"{text}." for text in texts], options) == alone
+        assert sum(calls) >= len(texts)
+        assert len(calls) > 3
+
+    def test_not_where_an_encoder_is_named(self, definitions, monkeypatch):
+        monkeypatch.setattr(text_encoders, "measure", lambda *_: pytest.fail("it was measured"))
+        for kind, backend in (("wordpiece", "nanotoken"), ("unigram", "kitoken"), ("bpe", "huggingface")):
+            reference = load_reference(definitions[kind])
+            assert choose_encoder(backend, definitions[kind], reference, threads=16).many is None
+        assert choose_encoder(None, definitions["unigram"], load_reference(definitions["unigram"]), 16).many is None
+
+    def test_it_is_measured_on_words_of_the_vocabulary(self, definitions):
+        reference = load_reference(definitions["bpe"])
+        assert choose_encoder(None, definitions["bpe"], reference, threads=2).many is None  # too few to try
+        many = choose_encoder(None, definitions["bpe"], reference, threads=4).many
+        assert many is None or (0 < many.together < 1 < many.alone and many.threads == 4)
