@@ -5,124 +5,68 @@ and each gateway, over one connection each, so that what the machine does meanwh
 
     python perf/bench_gateway.py --machine cpu-2core
 
+The row "passed on" is the floor: an application of uvicorn that hands bytes to gRPC and back. Other servers of
+OpenAI's API, or of `/embed` of text-embeddings-inference, take turns with the gateway if they are named:
+
+    python perf/bench_gateway.py --peer "infinity=http://127.0.0.1:7997/embeddings,model=NAME,command=COMMAND"
+
 Writes raw samples like the other benchmarks. `--idle 10000` opens so many connections that say nothing and measures
 again. `--encode` compares libraries that write JSON and base64, without a server.
 """
 
 import argparse
 import base64
-import http.client
 import json
-import socket
+import random
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-import grpc
 import numpy as np
 import orjson
 import pybase64
-from tritonclient.grpc import service_pb2_grpc
 
 import lazuli
+from breakdown.doors import (
+    CHECKPOINT,
+    TEXT,
+    Call,
+    body_of,
+    by_http_client,
+    bytes_passed_on,
+    direct,
+    gateway,
+    idle_connections,
+    open_peer,
+    peer_call,
+    posted,
+    request_of,
+    timed,
+)
 from lazuli.launch.options import Door, ServeOptions
-from lazuli.launch.preflight import free_ports
 from lazuli.launch.running import running_server
 from lazuli_client import codec
-from lazuli_client.grpc_transport import CHANNEL_OPTIONS
-from lazuli_client.request import text_request
-from measurement import Measurement, write
+from peers.spec import parse_target
+from reporting.measurement import Measurement, write
 
-TEXT = "how do I keep my plants alive"
-CHECKPOINT = "all-MiniLM-L6-v2"
-Call = Callable[[], float]
-
-
-def direct(address: str, texts: Sequence[str]) -> Call:
-    """A call of `embed` over gRPC, with numpy at the end; returns its seconds."""
-    stub = service_pb2_grpc.GRPCInferenceServiceStub(grpc.insecure_channel(address, options=CHANNEL_OPTIONS))
-    request = text_request("embed", list(texts), {}, range(len(texts)))
-
-    def call() -> float:
-        start = time.perf_counter()
-        codec.from_grpc(stub.ModelInfer(codec.to_grpc(request), timeout=60))
-        return time.perf_counter() - start
-
-    return call
-
-
-def through(port: int, texts: Sequence[str], encoding: str) -> Call:
-    """A call of `/v1/embeddings` over one connection; returns its seconds until the last byte has come."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.connect()
-    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    body = json.dumps({"model": "embed", "input": list(texts), "encoding_format": encoding}).encode()
-
-    def call() -> float:
-        start = time.perf_counter()
-        connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        data = answer.read()
-        seconds = time.perf_counter() - start
-        if answer.status != 200:
-            raise RuntimeError(data.decode())
-        return seconds
-
-    return call
+_WARM_UP = 20
 
 
 def in_turns(calls: dict[str, Call], repeats: int) -> dict[str, list[float]]:
-    """Milliseconds of each, after some that do not count."""
+    """Milliseconds of each, after some that do not count.
+
+    Each turn has another order: what one leaves in the caches, and what it still does, is not always the same one's.
+    """
     samples: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(repeats + 20):
-        for name, call in calls.items():
-            milliseconds = call() * 1e3
-            if turn >= 20:
+    order, chance = list(calls), random.Random(0)
+    for turn in range(repeats + _WARM_UP):
+        chance.shuffle(order)
+        for name in order:
+            milliseconds = calls[name]() * 1e3
+            if turn >= _WARM_UP:
                 samples[name].append(milliseconds)
     return samples
-
-
-@contextmanager
-def gateway(address: str, *arguments: str) -> Iterator[int]:
-    """A gateway in a process of its own; gives its port."""
-    port = free_ports(1)[0]
-    command = [sys.executable, "-m", "lazuli_client", "gateway", "--replica", address, "--port", str(port), *arguments]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            _wait(f"http://127.0.0.1:{port}/health")
-            yield port
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
-def _wait(url: str) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            time.sleep(0.2)
-    raise RuntimeError(f"no answer from {url}")
-
-
-@contextmanager
-def idle_connections(port: int, count: int) -> Iterator[None]:
-    """Connections that have asked for something once and then say nothing."""
-    with ExitStack() as stack:
-        for _ in range(count):
-            one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            one.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
-            if not one.recv(4096).startswith(b"HTTP/1.1 200"):
-                raise RuntimeError("an idle connection was refused")
-        yield
 
 
 def measure_added(options: argparse.Namespace) -> list[Measurement]:
@@ -132,22 +76,34 @@ def measure_added(options: argparse.Namespace) -> list[Measurement]:
         address = options.server
         if address is None:
             address = stack.enter_context(running_server(ServeOptions(door=Door.UNARY))).grpc
-        ports = {
-            "gateway": stack.enter_context(gateway(address)),
-            "gateway, tokenises": stack.enter_context(gateway(address, "--tokenizer", CHECKPOINT)),
-        }
+        plain = stack.enter_context(gateway(address))
+        tokenises = stack.enter_context(gateway(address, "--tokenizer", CHECKPOINT))
+        passes_on = stack.enter_context(bytes_passed_on(address))
+        for spec in options.peer:
+            stack.enter_context(open_peer(spec))
         for rows in options.rows:
             texts = [f"{TEXT} {row}" for row in range(rows)]
-            calls = {"gRPC": direct(address, texts)}
-            calls |= {name: through(port, texts, "float") for name, port in ports.items()}
-            calls["gateway, base64"] = through(ports["gateway"], texts, "base64")
-            found += _noted(in_turns(calls, options.repeats), f"rows {rows}")
+            doors = {
+                "gRPC": direct(address, texts),
+                "passed on": posted(passes_on, codec.to_grpc(request_of(texts)).SerializeToString()),
+                "gateway": posted(plain, body_of(plain, texts)),
+                "gateway, tokenises": posted(tokenises, body_of(tokenises, texts)),
+                "gateway, base64": posted(plain, body_of(plain, texts, encoding="base64")),
+                "gateway, http.client": by_http_client(plain, body_of(plain, texts)),
+            }
+            doors |= {spec.kind: peer_call(spec, texts) for spec in options.peer}
+            found += _measured(doors, options.repeats, f"rows {rows}")
         if options.idle:
-            texts = [TEXT]
-            with idle_connections(ports["gateway"], options.idle):
-                calls = {"gRPC": direct(address, texts), "gateway": through(ports["gateway"], texts, "float")}
-                found += _noted(in_turns(calls, options.repeats), f"rows 1, {options.idle} idle connections")
+            doors = {"gRPC": direct(address, [TEXT]), "gateway": posted(plain, body_of(plain, [TEXT]))}
+            with idle_connections(plain, options.idle):
+                found += _measured(doors, options.repeats, f"rows 1, {options.idle} idle connections")
     return found
+
+
+def _measured(doors: Mapping[str, AbstractContextManager[Call]], repeats: int, note: str) -> list[Measurement]:
+    with ExitStack() as stack:
+        calls = {name: stack.enter_context(door) for name, door in doors.items()}
+        return _noted(in_turns(calls, repeats), note)
 
 
 def measure_encoding(options: argparse.Namespace) -> list[Measurement]:
@@ -160,15 +116,6 @@ def measure_encoding(options: argparse.Namespace) -> list[Measurement]:
         "base64": lambda: [base64.b64encode(row.tobytes()) for row in vectors],
         "pybase64 of numpy": lambda: [pybase64.b64encode(row.data.cast("B")) for row in vectors],
     }
-
-    def timed(write: Callable[[], Any]) -> Call:
-        def call() -> float:
-            start = time.perf_counter()
-            write()
-            return time.perf_counter() - start
-
-        return call
-
     return _noted(in_turns({name: timed(write) for name, write in writers.items()}, options.repeats), "100 x 1024")
 
 
@@ -201,6 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--server", help="host:port of a server's gRPC; by default one is started")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--repeats", type=int, default=500)
+    parser.add_argument(
+        "--peer",
+        type=parse_target,
+        action="append",
+        default=[],
+        metavar="NAME=URL[,model=NAME][,command=COMMAND]",
+        help="another server that takes turns, and the command that starts it; may be repeated",
+    )
     parser.add_argument("--idle", type=int, default=0)
     parser.add_argument("--encode", action="store_true")
     options = parser.parse_args(arguments)

@@ -1,5 +1,6 @@
 """`lazuli gateway` in front of a real server, asked by the official clients of the APIs that it speaks."""
 
+import json
 import signal
 import ssl
 import subprocess
@@ -20,23 +21,26 @@ from lazuli.launch.running import running_server
 from lazuli.repository.addition import Wish, add
 from lazuli_client import LazuliClient
 
+from . import test_token_outputs
 from .conftest import assert_same_vectors
 from .gateways import Gateway, running_gateway
 from .test_bad_input import BAD_TEXTS
-from .test_rerank import write_bert
+from .test_rerank import DOCUMENTS, QUERY, write_bert
 
-DOCUMENTS = ["a red car", "a sapphire ring", "the bill is due"]
+bge_m3 = test_token_outputs.bge_m3  # a fixture
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """The built-in model, the same for reranking, and a small one with labels."""
+def server(tmp_path_factory, bge_m3):
+    """The built-in model, and small ones: for pairs, with labels, with weights of words."""
     folder = tmp_path_factory.mktemp("gateway")
     names = {0: "good", 1: "bad", 2: "naïve"}
     moods = write_bert(folder / "moods", id2label=names, label2id={name: number for number, name in names.items()})
-    add(Wish("classify", str(moods), folder / "added"), lambda text: None)
+    judge = write_bert(folder / "judge", num_labels=1)
+    for name, checkpoint in (("classify", moods), ("words", bge_m3[0])):
+        add(Wish(name, str(checkpoint), folder / "added"), lambda text: None)
     options = ServeOptions(
-        model_repositories=(BUILT_IN, folder / "added"), rerank_checkpoint="all-MiniLM-L6-v2", door=Door.UNARY
+        model_repositories=(BUILT_IN, folder / "added"), rerank_checkpoint=str(judge), door=Door.UNARY
     )
     with running_server(options) as running:
         yield running
@@ -116,7 +120,7 @@ def test_a_large_request_equals_single_ones(openai_client, reference):
     assert_same_vectors(embedded(openai_client.embeddings.create(model="embed", input=texts)), expected)
 
 
-def test_cohere_client(gateway, reference):
+def test_cohere_client(gateway, server, reference):
     kinds = ["float", "ubinary"]
     with httpx.Client() as transport:
         client = cohere.ClientV2(api_key="none", base_url=gateway.url, httpx_client=transport)
@@ -126,9 +130,8 @@ def test_cohere_client(gateway, reference):
         bits = np.packbits(reference[1][:9] > 0, axis=1)
         different = np.unpackbits(np.array(answer.embeddings.ubinary, np.uint8) ^ bits)
         assert different.mean() < 0.01  # values around zero
-        ranking = client.rerank(model="rerank", query="jewellery", documents=DOCUMENTS, top_n=2)
-        assert ranking.results[0].index == 1
-        assert len(ranking.results) == 2
+        ranking = client.rerank(model="rerank", query=QUERY, documents=DOCUMENTS, top_n=2)
+        assert [one.index for one in ranking.results] == scores(server).indices.tolist()[:2]
         with pytest.raises(cohere.core.ApiError) as caught:
             client.embed(model="embed", input_type="search_query", texts=["word " * 300], truncate="NONE")
         assert (caught.value.status_code, "texts[0]: 302 tokens" in caught.value.body["message"]) == (400, True)
@@ -142,21 +145,50 @@ def test_hugging_face_client(gateway, server, reference):
     with LazuliClient(server.grpc) as client:
         expected = client.classify(["w1 w2", "w3"])
     assert best.label == expected.labels[0]
-    found = gateway.post("/predict", {"inputs": ["w1 w2", "w3"]})[2]
+    found = gateway.post("/predict", {"inputs": [["w1 w2"], ["w3"]]})[2]
     assert [row[0]["label"] for row in found] == list(expected.labels)
     assert [row[0]["score"] for row in found] == pytest.approx(expected.probabilities.max(axis=1).tolist(), abs=1e-5)
 
 
-def test_rerank_equals_the_client(gateway, server):
+def scores(server):
+    """What the client gets for the documents."""
     with LazuliClient(server.grpc) as client:
-        expected = client.rerank("jewellery", DOCUMENTS, activation="none")
-    body = {"query": "jewellery", "texts": DOCUMENTS, "raw_scores": True}
-    found = gateway.post("/rerank", body)[2]
+        return client.rerank(QUERY, DOCUMENTS, activation="none", truncate="end")
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_rerank_equals_the_client(gateway, server, raw):
+    """A cross-encoder; its logits are raw scores."""
+    expected = scores(server)
+    numbers = expected.scores if raw else 1 / (1 + np.exp(-expected.scores))
+    body = {"query": QUERY, "raw_scores": raw}
+    found = gateway.post("/rerank", body | {"texts": DOCUMENTS, "return_text": True})[2]
     assert [one["index"] for one in found] == expected.indices.tolist()
-    np.testing.assert_allclose([one["score"] for one in found], expected.scores, atol=1e-5)
-    jina = gateway.post("/v1/rerank", {"model": "rerank", "query": "jewellery", "documents": DOCUMENTS})[2]
+    assert [one["text"] for one in found] == [DOCUMENTS[one["index"]] for one in found]
+    np.testing.assert_allclose([one["score"] for one in found], numbers, atol=1e-5)
+    jina = gateway.post("/v1/rerank", body | {"model": "rerank", "documents": DOCUMENTS})[2]
     assert [one["index"] for one in jina["results"]] == expected.indices.tolist()
     assert jina["usage"]["total_tokens"] == expected.token_counts.sum()
+    status, _, answer = gateway.post("/rerank", body | {"texts": DOCUMENTS, "truncate": False})
+    assert (status, "texts[2]: " in answer["error"]) == (400, True)
+
+
+def test_weights_of_words_and_the_health_of_each_model(server, tmp_path):
+    texts = test_token_outputs.TEXTS
+    with LazuliClient(server.grpc, model="words") as client:
+        expected = client.embed(texts, output="sparse").sparse
+    arguments = ["--model", "words", "--model", "nobody"]
+    with running_gateway(tmp_path / "log", [server.grpc], *arguments) as gateway:
+        found = gateway.post("/embed_sparse", {"inputs": texts})[2]
+        assert [[one["index"] for one in row] for row in found] == [row.ids.tolist() for row in expected]
+        assert all(found)
+        for row, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose([one["value"] for one in row], other.weights, atol=1e-5)
+        status, _, body = gateway.post("/embed_sparse", {"inputs": ["w1", "w2 " * 100]})
+        assert (status, "inputs[1]: 102 tokens" in body["error"]) == (400, True)
+        status, _, body = gateway.post("/v1/embeddings", {"model": "embed", "input": "a"})
+        assert (status, "there are words" in body["error"]["message"]) == (404, True)
+        assert json.loads(gateway.get("/health?model=words"))["models"] == {"words": {"servers_ready": 1}}
 
 
 OPTIONS = {"truncate", "dimensions", "normalize", "prompt_name", "input_type", "instruction"}
@@ -253,6 +285,15 @@ def test_several_processes_share_the_work_and_the_metrics(server, tmp_path):
             assert list(pool.map(ask, range(8))) == [200] * 8
         line = 'lazuli_gateway_requests_total{path="/v1/embeddings",status="200"} 8.0'
         assert {line in gateway.get("/metrics").decode() for _ in range(6)} == {True}
+
+
+def test_processes_count_rates_together(server, tmp_path):
+    """Of eight requests at once one is let in, whichever processes they reach."""
+    arguments = ["--workers", "2", "--rate", "0.001"]
+    with running_gateway(tmp_path / "log", [server.grpc], *arguments) as gateway, ThreadPoolExecutor(8) as pool:
+        body = {"model": "embed", "input": "a"}
+        statuses = list(pool.map(lambda _: gateway.post("/v1/embeddings", body)[0], range(8)))
+        assert sorted(statuses) == [200] + [429] * 7
 
 
 def test_tls(server, tmp_path):

@@ -1,4 +1,7 @@
-"""The page of the gateway in a real browser, where there is one: Playwright with the system's Chromium."""
+"""The page of the gateway in a real browser, where there is one: Playwright with the system's Chromium.
+
+On Debian `apt-get install chromium` and `pip install playwright` are enough: Playwright's own browsers are not used.
+"""
 
 import shutil
 

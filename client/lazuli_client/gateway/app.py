@@ -5,6 +5,7 @@ Takes settings, returns the application; connects to the servers when it starts.
 
 import asyncio
 import contextlib
+import gc
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -28,8 +29,8 @@ from lazuli_client.gateway.guard.middleware import Guard
 from lazuli_client.gateway.metrics import Metrics
 from lazuli_client.gateway.openapi import document
 from lazuli_client.gateway.replicas.pool import Pool
-from lazuli_client.gateway.replicas.replica import Replica, State
-from lazuli_client.gateway.replicas.watch import watch
+from lazuli_client.gateway.replicas.replica import Replica
+from lazuli_client.gateway.replicas.watch import Watch
 from lazuli_client.gateway.replicas.wire import GrpcWire, Wire
 from lazuli_client.gateway.routes import ShortWay
 from lazuli_client.gateway.settings import ENVIRONMENT, GatewaySettings
@@ -62,7 +63,9 @@ _MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/cs
 
 def from_environment() -> ASGIApp:
     """The application of a worker process, which the command has told its settings."""
-    return create(msgspec.json.decode(os.environ[ENVIRONMENT], type=GatewaySettings))
+    app = create(msgspec.json.decode(os.environ[ENVIRONMENT], type=GatewaySettings))
+    gc.freeze()  # what was imported stays; to look through it for garbage takes 20 ms each time
+    return app
 
 
 def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire) -> ASGIApp:
@@ -82,7 +85,9 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
         pool = Pool(settings.bulk_tokens)
         pool.replicas += [Replica(address, connect(address), pool.changed) for address in settings.replicas]
         app.state.gateway = Gateway(settings, pool, models, Service(settings, pool), metrics)
-        watchers = [asyncio.create_task(_watch(settings, pool, models, replica)) for replica in pool.replicas]
+        interval_s, timeout_s = settings.probe_interval_s, settings.probe_timeout_s
+        watches = [Watch(replica, pool, models, interval_s, timeout_s) for replica in pool.replicas]
+        watchers = [asyncio.create_task(one.run()) for one in watches]
         await _first_answers(pool, settings.probe_timeout_s)
         yield
         await guard.last_answers()
@@ -91,8 +96,7 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
         await asyncio.gather(*watchers, return_exceptions=True)
         await pool.close()
 
-    handlers = {endpoint.path: endpoint.handler() for endpoint in ENDPOINTS}
-    routes = [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
+    routes = [Route(endpoint.path, endpoint, methods=["POST"]) for endpoint in ENDPOINTS]
     routes += [
         Route("/v1/models", openai.models),
         Route("/v1/models/{name:path}", openai.model),
@@ -104,7 +108,8 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
     ]
     starlette = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error})
     paths = frozenset(route.path for route in routes)
-    guard = Guard(ShortWay(starlette, handlers), settings, keys, metrics, paths)
+    short_way = ShortWay(starlette, {endpoint.path: endpoint for endpoint in ENDPOINTS})
+    guard = Guard(short_way, settings, keys, metrics, paths)
     app: ASGIApp = guard
     if settings.cors_origins:
         app = CORSMiddleware(
@@ -115,20 +120,11 @@ def create(settings: GatewaySettings, connect: Callable[[str], Wire] = GrpcWire)
 
 
 async def _first_answers(pool: Pool, timeout_s: float) -> None:
-    """Wait until every server has answered, but not for long: those that are not there must not keep the others."""
+    """Wait until every model has answered, but not for long: those that are not there must not keep the others."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            while len(pool.fit()) < len(pool.replicas):
+            while not all(replica.problems and not any(replica.problems.values()) for replica in pool.replicas):
                 await asyncio.sleep(0.05)
-
-
-async def _watch(settings: GatewaySettings, pool: Pool, models: Models, replica: Replica) -> None:
-    async def ask(replica: Replica) -> None:
-        if replica.state is State.DOWN:  # perhaps it is another one now
-            await models.discover(replica)
-        await models.ask(replica)
-
-    await watch(replica, pool, ask, settings.probe_interval_s, settings.probe_timeout_s)
 
 
 def _openapi(content: object) -> Callable[[Request], Awaitable[Response]]:

@@ -41,6 +41,13 @@ class Metrics:
             "lazuli_gateway_requests_under_way", "Requests.", registry=registry, multiprocess_mode="livesum"
         )
         self._up = self._of_server("up", "Whether it gets work; 1 if every process says so.", "livemin")
+        self._model_up = Gauge(
+            "lazuli_gateway_server_model_up",
+            "Whether it gets work for a model; 1 if every process says so.",
+            ["server", "model"],
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
         self._outstanding = self._of_server("outstanding_tokens", "Tokens that it has not answered.", "livesum")
         self._refusals = self._of_server("refusals", "How often it had too much to do.", "livesum")
         self._failures = self._of_server("failures", "How often it was taken out.", "livesum")
@@ -68,6 +75,8 @@ class Metrics:
         """Take down the state of the servers."""
         for replica in pool.replicas:
             self._up.labels(replica.address).set(replica.state is State.UP)
+            for model in replica.problems:
+                self._model_up.labels(replica.address, model).set(replica.is_fit(model))
             self._outstanding.labels(replica.address).set(replica.outstanding_tokens)
             self._refusals.labels(replica.address).set(replica.refusals)
             self._failures.labels(replica.address).set(replica.failures)

@@ -25,13 +25,23 @@ _ERRORS = {
     "503": "No server is ready: see `Retry-After`.",
     "504": "The time that the request had is over.",
 }
-_GETS = {
-    "/": ("A page to compare texts on", "text/html"),
-    "/docs": ("This document for people", "text/html"),
-    "/v1/models": ("The models (OpenAI)", "application/json"),
-    "/info": ("What is served, and the limits", "application/json"),
-    "/health": ("Whether a server answers", "application/json"),
-    "/metrics": ("Figures for Prometheus", "text/plain"),
+_MODEL = {"description": "Name of a model.", "schema": {"type": "string"}, "example": "embed"}
+_GETS: Mapping[str, tuple[str, str, tuple[Mapping[str, Any], ...]]] = {
+    "/": ("A page to compare texts on", "text/html", ()),
+    "/docs": ("This document for people", "text/html", ()),
+    "/v1/models": ("The models (OpenAI)", "application/json", ()),
+    "/v1/models/{model}": (
+        "One of them (OpenAI)",
+        "application/json",
+        ({"name": "model", "in": "path", "required": True, **_MODEL},),
+    ),
+    "/info": ("What is served, and the limits", "application/json", ()),
+    "/health": (
+        "Whether a model has a server that answers, or the named one has",
+        "application/json",
+        ({"name": "model", "in": "query", **_MODEL},),
+    ),
+    "/metrics": ("Figures for Prometheus", "text/plain", ()),
 }
 
 
@@ -42,8 +52,9 @@ def document(endpoints: Sequence[Endpoint[Any]]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for endpoint, body, answer in zip(endpoints, schemas[::2], schemas[1::2], strict=True):
         paths[endpoint.path] = {"post": _operation(endpoint, body, answer)}
-    for path, (summary, kind) in _GETS.items():
-        paths.setdefault(path, {})["get"] = {"summary": summary, "responses": _responses({kind: {}}, get=path)}
+    for path, (summary, kind, parameters) in _GETS.items():
+        operation = {"summary": summary, "parameters": parameters, "responses": _responses({kind: {}}, get=path)}
+        paths.setdefault(path, {})["get"] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "Lazuli gateway", "version": version("lazuli")},
@@ -74,7 +85,9 @@ def _operation(endpoint: Endpoint[Any], body: Mapping[str, Any], answer: Mapping
 
 
 def _responses(content: Mapping[str, Any], get: str | None = None) -> dict[str, Any]:
-    errors = {"401": _ERRORS["401"], "429": _ERRORS["429"], "503": _ERRORS["503"]} if get else _ERRORS
+    errors = _ERRORS
+    if get:
+        errors = {code: _ERRORS[code] for code in ("401", *(["404"] if _GETS[get][2] else []), "429", "503")}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {
         "200": {"description": "The answer.", "content": dict(content)},

@@ -4,30 +4,26 @@ Takes POST requests to known paths there; all others go to Starlette's router, w
 own errors does not need.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
-
-Handler = Callable[[Request], Awaitable[Response]]
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class ShortWay:
     """An ASGI application before another one."""
 
-    def __init__(self, app: Starlette, handlers: Mapping[str, Handler]) -> None:
-        """Take what is posted to the paths of `handlers`."""
+    def __init__(self, app: Starlette, endpoints: Mapping[str, ASGIApp]) -> None:
+        """Take what is posted to the paths of `endpoints`."""
         self.app = app
-        self._handlers = handlers
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        handler = self._handlers.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if handler is None:
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        endpoint = self._endpoints.get(scope["path"]) if is_post else None
+        if endpoint is None:
             await self.app(scope, receive, send)
             return
         scope["app"] = self.app
-        response = await handler(Request(scope, receive))
-        await response(scope, receive, send)
+        await endpoint(scope, receive, send)

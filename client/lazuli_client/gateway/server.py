@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from lazuli_client.gateway import metrics
+from lazuli_client.gateway.guard import rate
 from lazuli_client.gateway.guard.protocol import LimitedHttp
 from lazuli_client.gateway.settings import ENVIRONMENT, GatewaySettings
 
@@ -34,6 +35,7 @@ def serve(settings: GatewaySettings) -> None:
     with tempfile.TemporaryDirectory(prefix="lazuli-gateway-") as folder:
         if settings.workers > 1:  # before the metrics library is asked for its first figure
             os.environ[metrics.FOLDER] = folder
+            os.environ[rate.FILE] = os.path.join(folder, "rates")
         config = uvicorn.Config(
             _FACTORY,
             factory=True,

@@ -30,10 +30,11 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         cors_origins: Origins whose pages may call the gateway.
         max_body_bytes: Larger bodies are refused.
         max_rows: Most texts, or documents, of a request.
-        max_requests: Requests under way in a process; more are refused.
-        requests_per_s: Rate for each key, or for each address where there are no keys; 0 for no limit. A process counts
-            its own.
+        max_requests: Requests under way; more are refused. Each of several processes has its share.
+        requests_per_s: Rate for each key, or for each address where there are no keys; 0 for no limit. All processes
+            count together.
         timeout_s: Limit of one request.
+        body_timeout_s: A body must be there in this time.
         queue_s: How long a request waits for a server that takes it.
         chunk_tokens: A larger request is cut into chunks of so many tokens.
         query_tokens: A request of at most so many tokens is never held back.
@@ -64,6 +65,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     max_requests: int = 512
     requests_per_s: float = 0.0
     timeout_s: float = 60.0
+    body_timeout_s: float = 20.0
     queue_s: float = 30.0
     chunk_tokens: int = 8192
     query_tokens: int = 1024
@@ -82,7 +84,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         for name in ("query_tokens", "requests_per_s", "drain_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)}, but it must not be negative")
-        for name in ("timeout_s", "queue_s", "probe_interval_s", "probe_timeout_s"):
+        for name in ("timeout_s", "body_timeout_s", "queue_s", "probe_interval_s", "probe_timeout_s"):
             value = getattr(self, name)
             if not MIN_TIMEOUT_S <= value <= MAX_TIMEOUT_S:  # NaN compares as false
                 raise ValueError(f"{name}: {value}, but it must be from {MIN_TIMEOUT_S} to {MAX_TIMEOUT_S:g} seconds")

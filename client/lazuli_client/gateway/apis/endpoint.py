@@ -1,16 +1,18 @@
 """What all endpoints share: the body in, the answer out, errors in between.
 
-Takes a message type and a function from the message to the answer, returns what Starlette routes to.
+Takes a message type and a function from the message to the answer, returns an ASGI application: Starlette's requests
+and responses would take longer than what is between them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from lazuli_client.errors import LazuliError
 from lazuli_client.gateway.apis.presence import while_connected
@@ -22,6 +24,7 @@ from lazuli_client.gateway.state import Gateway
 Body = TypeVar("Body")
 # Whether somebody still waits is looked at for larger bodies: what a smaller one asks for is done as quickly.
 _LARGE_BYTES = 16_384
+_JSON = (b"content-type", JSON.encode())
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Endpoint(Generic[Body]):
         fields: What the API calls the fields that the server names, such as text.
         summary: A line for the OpenAPI document.
         example: A body, for the OpenAPI document.
+        decode: From JSON to the message.
     """
 
     path: str
@@ -45,42 +49,59 @@ class Endpoint(Generic[Body]):
     fields: Mapping[str, str]
     summary: str
     example: object
+    decode: Callable[[bytes], Body] = field(init=False)
 
-    def handler(self) -> Callable[[Request], Awaitable[Response]]:
-        """What Starlette calls."""
-        decode = msgspec.json.Decoder(self.body).decode
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "decode", msgspec.json.Decoder(self.body).decode)
 
-        async def handle(request: Request) -> Response:
-            call: Call = request.state.call
-            try:
-                async with asyncio.timeout_at(call.deadline):
-                    data = await request.body()
-                with call.timings.stage("parse"):
-                    message = _decoded(decode, data)
-                work = self.run(request.app.state.gateway, message, call)
-                answer = await (while_connected(work, request.receive) if len(data) > _LARGE_BYTES else work)
-            except ClientDisconnect:
-                return Response(status_code=499)
-            except (ApiError, LazuliError, TimeoutError) as error:
-                return error_response(self._as_api_error(error), request.url.path)
-            return Response(answer, media_type=JSON)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one POST."""
+        try:
+            answer = await self._answer(scope["app"].state.gateway, scope["state"]["call"], receive)
+        except ClientDisconnect:
+            await Response(status_code=499)(scope, receive, send)
+        except (ApiError, LazuliError) as error:
+            known = error if isinstance(error, ApiError) else from_lazuli(error, self.fields)
+            await error_response(known, scope["path"])(scope, receive, send)
+        else:
+            headers = [_JSON, (b"content-length", b"%d" % len(answer))]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": answer})
 
-        return handle
+    async def _answer(self, gateway: Gateway, call: Call, receive: Receive) -> bytes:
+        data = await _body(receive, call, gateway.settings.body_timeout_s)
+        with call.timings.stage("parse"):
+            message = self._decoded(data)
+        work = self.run(gateway, message, call)
+        return await (while_connected(work, receive) if len(data) > _LARGE_BYTES else work)
 
-    def _as_api_error(self, error: ApiError | LazuliError | TimeoutError) -> ApiError:
-        if isinstance(error, ApiError):
-            return error
-        if isinstance(error, LazuliError):
-            return from_lazuli(error, self.fields)
-        return ApiError(408, "the body did not arrive within the time that the request had", "timeout")
+    def _decoded(self, data: bytes) -> Body:
+        try:
+            return self.decode(data)
+        except msgspec.ValidationError as error:
+            message, _, place = str(error).partition(" - at `$")
+            name = place.removesuffix("`").removeprefix(".") or None
+            raise invalid(f"{name}: {message}" if name else message, name) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid(f"the body is not valid JSON: {error}") from None
 
 
-def _decoded(decode: Callable[[bytes], Body], data: bytes) -> Body:
+async def _body(receive: Receive, call: Call, timeout_s: float) -> bytes:
+    """The body, whole.
+
+    Raises:
+        ApiError: With 408 if it does not come in time; what `receive` raises.
+        ClientDisconnect: If the client goes away.
+    """
+    pieces: list[bytes] = []
     try:
-        return decode(data)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        field = place.removesuffix("`").removeprefix(".") or None
-        raise invalid(f"{field}: {message}" if field else message, field) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"the body is not valid JSON: {error}") from None
+        async with asyncio.timeout_at(min(call.deadline, asyncio.get_running_loop().time() + timeout_s)):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                pieces.append(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    except TimeoutError:
+        raise ApiError(408, "the body did not arrive within the time that it has", "timeout") from None

@@ -1,24 +1,34 @@
-"""`/health`, `/metrics` and `/openapi.json`."""
+"""`/health` and `/metrics`."""
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lazuli_client.gateway.apis.shapes import JSON
+from lazuli_client.gateway.apis.shapes import JSON, error_response
+from lazuli_client.gateway.errors import ApiError
 from lazuli_client.gateway.metrics import CONTENT_TYPE
 from lazuli_client.gateway.state import Gateway
 
 
 async def health(request: Request) -> Response:
-    """200 while a server answers, else 503; each with the state of the servers."""
+    """200 while a model has a server, else 503; with `?model=NAME` while that one has. Each with the state of all."""
     gateway: Gateway = request.app.state.gateway
-    fit = gateway.pool.fit()
+    pool, wanted = gateway.pool, request.query_params.get("model")
+    if wanted is not None:
+        wanted = gateway.settings.aliases.get(wanted, wanted)
+        if wanted not in gateway.settings.models:
+            missing = ApiError(404, f"model: {wanted!r} is not offered", "model_not_found", field="model")
+            return error_response(missing, request.url.path)
+    models = {model.name: {"servers_ready": len(pool.fit(model.name))} for model in gateway.models}
+    is_well = bool(pool.fit(wanted))
+    status = "ok" if all(pool.fit(model) for model in models) else "some models have no server"
     body = {
-        "status": "ok" if fit else "no server is ready",
-        "servers_ready": len(fit),
-        "servers": len(gateway.pool.replicas),
+        "status": status if is_well else f"no server is ready{'' if wanted is None else ' for that model'}",
+        "servers_ready": len(pool.fit()),
+        "servers": len(pool.replicas),
+        "models": models,
     }
-    return Response(orjson.dumps(body), 200 if fit else 503, media_type=JSON)
+    return Response(orjson.dumps(body), 200 if is_well else 503, media_type=JSON)
 
 
 async def metrics(request: Request) -> Response:

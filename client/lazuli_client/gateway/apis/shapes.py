@@ -41,4 +41,6 @@ def error_response(error: ApiError, path: str) -> Response:
     headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 408:  # the rest of the body may still come
+        headers["Connection"] = "close"
     return Response(orjson.dumps(shape_of(path)(error)), error.status, headers, JSON)

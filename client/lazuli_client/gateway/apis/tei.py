@@ -30,6 +30,25 @@ Inputs = Annotated[
 Direction = Literal["Left", "left", "Right", "right"]
 
 
+TextsToLabel = Annotated[
+    str | list[str | list[str]],
+    Meta(
+        description="A text, or several, each in a list of its own. Two strings in one list are a pair: refused.",
+        extra_json_schema={
+            "oneOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1},
+                {
+                    "type": "array",
+                    "items": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1},
+                    "minItems": 1,
+                },
+            ]
+        },
+    ),
+]
+
+
 class EmbedRequest(Struct, forbid_unknown_fields=True):
     """Texts to embed."""
 
@@ -60,7 +79,7 @@ class Parameters(Struct, forbid_unknown_fields=True):
 class PredictRequest(Struct, forbid_unknown_fields=True):
     """Texts to label."""
 
-    inputs: Inputs
+    inputs: TextsToLabel
     truncate: bool | None = False
     truncation_direction: Direction | None = "Right"
     raw_scores: Literal[False] | None = False
@@ -88,7 +107,7 @@ async def embed(gateway: Gateway, body: EmbedRequest, call: Call) -> bytes:
         prompt_name=body.prompt_name,
         truncate=truncation(bool(body.truncate), body.truncation_direction),
         dimensions=body.dimensions,
-        normalize=body.normalize,
+        normalize=body.normalize is not False,
     )
     answer = await gateway.service.embed(gateway.models.find(None, "embed"), texts, options, call)
     if not answer.embeddings.shape[1]:
@@ -117,12 +136,33 @@ async def embed_sparse(gateway: Gateway, body: SparseRequest, call: Call) -> byt
 
 async def predict(gateway: Gateway, body: PredictRequest, call: Call) -> bytes:
     """Label; the labels of a text come best first."""
-    texts = _texts(gateway, body.inputs)
+    texts, is_one = _texts_to_label(body.inputs)
+    gateway.check_rows(len(texts), "inputs")
     options = ClassifyOptions(truncate=truncation(bool(body.truncate), body.truncation_direction))
     answer = await gateway.service.classify(gateway.models.find(None, "classify"), texts, options, call)
     top_k = body.parameters.top_k if body.parameters else None
     rows = [_predictions(answer, row, top_k) for row in range(len(texts))]
-    return msgspec.json.encode(rows[0] if isinstance(body.inputs, str) else rows)
+    return msgspec.json.encode(rows[0] if is_one else rows)
+
+
+def _texts_to_label(inputs: str | list[str | list[str]]) -> tuple[list[str], bool]:
+    """The texts, and whether it is one that is not in a list of texts.
+
+    Raises:
+        ApiError: If there are pairs.
+    """
+    if isinstance(inputs, str):
+        return [inputs], True
+    if len(inputs) == 1 and isinstance(inputs[0], str):
+        return [inputs[0]], True
+    texts = []
+    for row, one in enumerate(inputs):
+        if isinstance(one, str):
+            raise invalid("inputs: pairs of texts cannot be labelled; several texts are [[text], [text]]", "inputs")
+        if len(one) != 1:
+            raise invalid(f"inputs[{row}]: {len(one)} strings, but a text of several is a list of 1", "inputs")
+        texts += one
+    return texts, False
 
 
 def _texts(gateway: Gateway, inputs: str | list[str]) -> list[str]:
@@ -159,5 +199,5 @@ PREDICT = Endpoint(
     predict,
     _FIELDS,
     "Labels (text-embeddings-inference), of models that have them",
-    _EXAMPLE,
+    {"inputs": [["a blue gem"], ["a red car"]]},
 )

@@ -94,7 +94,7 @@ async def info(request: Request) -> Response:
     body: dict[str, Any] = {
         "model_id": embed.name if embed else None,
         "models": {model.name: model.kind for model in gateway.models},
-        "max_concurrent_requests": settings.max_requests * settings.workers,
+        "max_concurrent_requests": settings.max_requests,
         "max_input_length": local.max_seq_length if local else None,
         "max_batch_tokens": settings.chunk_tokens,
         "max_client_batch_size": settings.max_rows,

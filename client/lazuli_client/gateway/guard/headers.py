@@ -3,8 +3,8 @@
 Takes raw headers, returns a `Call`.
 """
 
+import random
 import re
-import secrets
 from collections.abc import Mapping
 
 from lazuli_client.gateway.errors import ApiError, invalid
@@ -57,7 +57,7 @@ def set_deadline(call: Call, headers: Mapping[bytes, bytes], now: float, timeout
 
 def _request_id(headers: Mapping[bytes, bytes]) -> str:
     given = headers.get(b"x-request-id", b"")
-    return given.decode() if _ID.fullmatch(given) else secrets.token_hex(8)
+    return given.decode() if _ID.fullmatch(given) else f"{random.getrandbits(64):016x}"
 
 
 def _seconds(value: bytes) -> float:

@@ -7,16 +7,18 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lazuli_client.gateway.apis.shapes import error_response
-from lazuli_client.gateway.errors import ApiError, fault, overloaded, stopping, too_large
+from lazuli_client.gateway.errors import ApiError, fault, overloaded, stopping
+from lazuli_client.gateway.guard import rate
 from lazuli_client.gateway.guard.access_log import log_request
+from lazuli_client.gateway.guard.arrival import Arrival, Places
 from lazuli_client.gateway.guard.headers import read_call, set_deadline
 from lazuli_client.gateway.guard.keys import Keys
-from lazuli_client.gateway.guard.rate import Rate
 from lazuli_client.gateway.metrics import Metrics
 from lazuli_client.gateway.replicas.call import Call
 from lazuli_client.gateway.settings import GatewaySettings
@@ -49,8 +51,9 @@ class Guard:
         self._keys = keys
         self._metrics = metrics
         self._paths = paths
-        self._rate = Rate(settings.requests_per_s)
-        self._under_way = 0
+        self._rate = rate.Rate(settings.requests_per_s, os.environ.get(rate.FILE))
+        self._places = Places(-(-settings.max_requests // settings.workers), settings.max_body_bytes)
+        self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -70,11 +73,13 @@ class Guard:
                 message["headers"] = [*message["headers"], *_marks(call)]
             await send(message)
 
+        arrival = Arrival(receive, self._places)
         self._metrics.begin()
-        self._under_way += 1
+        self._open += 1
         try:
             key = self._admit(scope, headers, call, now)
-            await self._app(scope, self._limited(receive, headers), send_marked)
+            arrival.check_announced(headers)
+            await self._app(scope, arrival.receive, send_marked)
         except ApiError as error:
             await error_response(error, path)(scope, receive, send_marked)
         except asyncio.CancelledError:  # by the server, when the time to drain is over
@@ -86,7 +91,8 @@ class Guard:
             _log.exception("request %s failed", call.request_id)
             await error_response(fault(), path)(scope, receive, send_marked)
         finally:
-            self._under_way -= 1
+            self._open -= 1
+            arrival.end()
             seconds = perf_counter() - start
             known = path if path in self._paths else _OTHER  # others may say anything
             self._metrics.end(call, known, status, seconds)
@@ -97,7 +103,7 @@ class Guard:
         """Wait until nothing is under way, for a moment: then the process ends."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_ANSWERS_S):
-                while self._under_way:
+                while self._open:
                     await asyncio.sleep(0.01)
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes], call: Call, now: float) -> str | None:
@@ -116,38 +122,8 @@ class Guard:
         if wait_s:
             limit = self._settings.requests_per_s
             raise overloaded(f"more than {limit:g} requests a second; try again", max(1, math.ceil(wait_s)))
-        if self._under_way > self._settings.max_requests:
-            raise overloaded(f"{self._settings.max_requests} requests are under way already; try again")
         set_deadline(call, headers, now, self._settings.timeout_s)
         return key
-
-    def _limited(self, receive: Receive, headers: dict[bytes, bytes]) -> Receive:
-        """`receive`, which gives no more than the limit of a body.
-
-        Raises:
-            ApiError: If the header says that there is more; what it returns, too, if more comes.
-        """
-        limit = self._settings.max_body_bytes
-        announced = headers.get(b"content-length")
-        if announced is not None:
-            if announced.isdigit() and int(announced) > limit:
-                raise _body_too_large(limit)
-            return receive  # the server reads no more than was announced
-        received = 0
-
-        async def receive_limited() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > limit:
-                raise _body_too_large(limit)
-            return message
-
-        return receive_limited
-
-
-def _body_too_large(limit: int) -> ApiError:
-    return too_large(f"the body has more than the {limit} bytes that are allowed")
 
 
 def _marks(call: Call) -> list[tuple[bytes, bytes]]:

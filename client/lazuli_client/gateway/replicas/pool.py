@@ -64,7 +64,7 @@ class Pool:
                 async with asyncio.timeout_at(patience.limit(for_room=bool(ready))):
                     await waiter
             except TimeoutError:
-                raise self._nobody(refusal) from None
+                raise self._nobody(model, refusal) from None
 
     def changed(self) -> None:
         """Let those who wait look again, in their order."""
@@ -73,9 +73,11 @@ class Pool:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def fit(self) -> Sequence[Replica]:
-        """The servers that are not out."""
-        return [replica for replica in self.replicas if replica.state is State.UP]
+    def fit(self, model: str | None = None) -> Sequence[Replica]:
+        """The servers that get work for a model, or for any."""
+        if model is None:
+            return [replica for replica in self.replicas if replica.state is State.UP]
+        return [replica for replica in self.replicas if replica.is_fit(model)]
 
     async def close(self) -> None:
         """Close the connections; what is under way fails."""
@@ -92,15 +94,17 @@ class Pool:
         room = self._bulk_tokens - replica.outstanding_bulk
         return not is_bulk or tokens <= room or replica.outstanding_bulk == 0
 
-    def _nobody(self, refusal: LazuliError | None) -> LazuliError:
-        if fit := self.fit():
+    def _nobody(self, model: str, refusal: LazuliError | None) -> LazuliError:
+        if fit := self.fit(model):
             said = f": {refusal}" if refusal else ""
             return UnavailableError(f"{'all servers have' if len(fit) > 1 else 'the server has'} too much to do{said}")
-        reasons = "; ".join(f"{replica.address}: {replica.reason}" for replica in self.replicas)
-        return ConnectionFailedError(f"no server is ready ({reasons})")
+        reasons = "; ".join(f"{replica.address}: {replica.problem(model)}" for replica in self.replicas)
+        return ConnectionFailedError(f"no server is ready for {model} ({reasons})")
 
 
 def _least_busy(replicas: Sequence[Replica]) -> Replica:
+    if len(replicas) == 1:
+        return replicas[0]
     least = min(replica.outstanding_tokens for replica in replicas)
     # By chance among equals: several gateways must not all begin with the first.
     return random.choice([replica for replica in replicas if replica.outstanding_tokens == least])

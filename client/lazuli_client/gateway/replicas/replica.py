@@ -1,15 +1,14 @@
-"""One server: its connection, what it has to do, and whether it is fit for more.
+"""One server: its connection, what it has to do, and for which models it is fit.
 
 Takes requests, returns outputs. Does not choose, retry or watch: `pool.py`, `transport.py`, `watch.py`.
 """
 
 import asyncio
 import random
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 
 from lazuli_client.embeddings import Outputs
 from lazuli_client.errors import ConnectionFailedError, DeadlineError
@@ -21,6 +20,7 @@ from lazuli_client.request import EmbedRequest
 # #8034). A server that never answers is left alone after this.
 WIRE_TIMEOUT_S = 120.0
 _FIRST_REST_S, _LONGEST_REST_S = 0.05, 1.0
+_NOT_ASKED = "not asked yet"
 
 
 class State(StrEnum):
@@ -43,13 +43,13 @@ class Replica:
 
     Attributes:
         address: host:port.
-        state: As the last probe, or the last failure, says.
-        reason: Why it is down.
+        problems: Of each model that it has, why it gets no work for it; None if it does.
+        reason: Why the server was last taken out as a whole.
         outstanding_tokens: Tokens of requests that it has not answered.
         outstanding_bulk: Those of them that are of bulk.
-        answers: How often it has answered, or refused.
+        answers: How often each model has answered, or refused.
         refusals: How often it had too much to do.
-        failures: How often it was taken out.
+        failures: How often it, or one of its models, was taken out.
     """
 
     def __init__(self, address: str, wire: Wire, changed: Callable[[], None]) -> None:
@@ -61,24 +61,49 @@ class Replica:
             changed: Called whenever what the server takes may be something else than before.
         """
         self.address = address
-        self.state = State.DOWN
-        self.reason = "not asked yet"
+        self.problems: dict[str, str | None] = {}
+        self.reason = _NOT_ASKED
         self.outstanding_tokens = 0
         self.outstanding_bulk = 0
-        self.answers = 0
+        self.answers: Counter[str] = Counter()
         self.refusals = 0
         self.failures = 0
         self.wire = wire
         self._changed = changed
-        self._pending: set[asyncio.Future[Outputs]] = set()
+        self._pending: dict[asyncio.Future[Outputs], str] = {}
+        self._attempts: set[asyncio.Task[None]] = set()
         self._rests: defaultdict[str, _Rest] = defaultdict(_Rest)
 
-    def is_ready(self, model: str, now: float) -> bool:
-        """Whether it may get work for a model; `now` is the time of the event loop."""
-        return self.state is State.UP and self._rests[model].until <= now
+    @property
+    def state(self) -> State:
+        """Up while there is a model that it gets work for."""
+        return State.UP if None in self.problems.values() else State.DOWN
 
-    async def send(self, request: EmbedRequest, tokens: int, call: Call) -> Outputs:
+    def is_fit(self, model: str) -> bool:
+        """Whether it gets work for a model."""
+        return self.problems.get(model, "") is None
+
+    def problem(self, model: str) -> str:
+        """Why it gets no work for a model."""
+        return self.problems.get(model, "it does not have the model" if self.problems else self.reason) or ""
+
+    def is_ready(self, model: str, now: float) -> bool:
+        """Whether it may get work for a model now; `now` is the time of the event loop."""
+        return self.is_fit(model) and self._rests[model].until <= now
+
+    def offer(self, models: Iterable[str]) -> None:
+        """Take down which models it has; a new one must answer first."""
+        self.problems = {model: self.problems.get(model, _NOT_ASKED) for model in models}
+        self._changed()
+
+    async def send(self, request: EmbedRequest, model: str, tokens: int, call: Call) -> Outputs:
         """One attempt.
+
+        Args:
+            request: The request.
+            model: What it is for: one that is offered, of which the request may ask a part.
+            tokens: Of the request.
+            call: What it is part of.
 
         Raises:
             ConnectionFailedError: Also if the server is taken out meanwhile.
@@ -90,30 +115,39 @@ class Replica:
         self.outstanding_tokens += tokens
         self.outstanding_bulk += bulk
         pending: asyncio.Future[Outputs] = loop.create_future()
-        self._pending.add(pending)
-        attempt = loop.create_task(self.wire.send(request, WIRE_TIMEOUT_S, call.request_id))
-        attempt.add_done_callback(partial(self._answered, pending, request.model, tokens, bulk))
+        self._pending[pending] = model
+        attempt = loop.create_task(self._attempt(pending, request, call.request_id, tokens, bulk))
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
         alarm = loop.call_at(call.deadline, _expire, pending)
         try:
             return await pending
         finally:
             alarm.cancel()
-            self._pending.discard(pending)
+            self._pending.pop(pending, None)
 
-    def _answered(
-        self, pending: asyncio.Future[Outputs], model: str, tokens: int, bulk: int, attempt: asyncio.Task[Outputs]
+    async def _attempt(
+        self, pending: asyncio.Future[Outputs], request: EmbedRequest, request_id: str, tokens: int, bulk: int
     ) -> None:
-        """Pass on what came, unless nobody waits any more; only now the server has less to do."""
+        """Pass on what comes, unless nobody waits any more; only then the server has less to do."""
+        model = self._pending[pending]
+        outputs, error = None, Exception()
+        try:
+            outputs = await self.wire.send(request, WIRE_TIMEOUT_S, request_id)
+        except asyncio.CancelledError:
+            error = ConnectionFailedError("the gateway stops")
+        except Exception as failure:  # whatever it is, whoever waits must know
+            error = failure
         self.outstanding_tokens -= tokens
         self.outstanding_bulk -= bulk
-        self.answers += 1
-        error = ConnectionFailedError("the gateway stops") if attempt.cancelled() else attempt.exception()
-        if not pending.done():
-            if error is not None:
-                pending.set_exception(error)
-            else:
-                self._rests[model].next_s = _FIRST_REST_S
-                pending.set_result(attempt.result())
+        self.answers[model] += 1
+        if pending.done():
+            pass
+        elif outputs is None:
+            pending.set_exception(error)
+        else:
+            self._rests[model].next_s = _FIRST_REST_S
+            pending.set_result(outputs)
         self._changed()
 
     def rest(self, model: str) -> None:
@@ -127,18 +161,21 @@ class Replica:
         rest.until = loop.time() + pause_s
         loop.call_later(pause_s, self._changed)
 
-    def take_out(self, reason: str, *, abandon: bool = True) -> None:
-        """Give it no more work and, with `abandon`, give up what it has."""
-        self.failures += self.state is State.UP
-        self.state, self.reason = State.DOWN, reason
-        for pending in self._pending:
-            if abandon and not pending.done():
+    def take_out(self, reason: str, model: str | None = None, *, abandon: bool = True) -> None:
+        """Give it no more work for a model, or for any, and, with `abandon`, give up what it has of that."""
+        models = list(self.problems) if model is None else [model]
+        if model is None:
+            self.reason = reason
+        self.failures += any(map(self.is_fit, models))
+        self.problems.update(dict.fromkeys(models, reason))
+        for pending, its_model in self._pending.items():
+            if abandon and its_model in models and not pending.done():
                 pending.set_exception(ConnectionFailedError(f"the server {self.address} was taken out: {reason}"))
         self._changed()  # those who wait for room wait for something else now
 
-    def take_back(self) -> None:
-        """Give it work again."""
-        self.state, self.reason = State.UP, ""
+    def take_back(self, model: str) -> None:
+        """Give it work for a model again."""
+        self.problems[model] = None
         self._changed()
 
 

@@ -30,16 +30,20 @@ class PoolTransport:
 
     has_streams = False
 
-    def __init__(self, pool: Pool, call: Call, tokens_of: Callable[[EmbedRequest], int], queue_s: float) -> None:
+    def __init__(
+        self, pool: Pool, model: str, call: Call, tokens_of: Callable[[EmbedRequest], int], queue_s: float
+    ) -> None:
         """Prepare for one request.
 
         Args:
             pool: The servers.
+            model: What it is for.
             call: The request.
             tokens_of: Tokens of a chunk.
             queue_s: How long a chunk waits for a server that takes it.
         """
         self._pool = pool
+        self._model = model
         self._call = call
         self._tokens_of = tokens_of
         self._queue_s = queue_s
@@ -56,17 +60,18 @@ class PoolTransport:
         while True:
             start = perf_counter()
             replica = await self._pool.acquire(
-                request.model, tokens, is_bulk=call.is_bulk, avoid=failed, patience=patience, refusal=refusal
+                self._model, tokens, is_bulk=call.is_bulk, avoid=failed, patience=patience, refusal=refusal
             )
             sent = perf_counter()
             call.timings.longest("wait", sent - start)
             try:
-                outputs = await replica.send(self._marked(request), tokens, call)
+                outputs = await replica.send(self._marked(request), self._model, tokens, call)
             except UnavailableError as error:
                 refusal = error
-                replica.rest(request.model)
+                replica.rest(self._model)
             except ConnectionFailedError as error:
-                replica.take_out(str(error))
+                if replica.is_fit(self._model):  # else it was taken out, and what it had is why we are here
+                    replica.take_out(str(error))
                 failed.append(replica)
                 if len(failed) == _ATTEMPTS:
                     raise

@@ -48,4 +48,4 @@ class TokenEstimate:
 
 def text_bytes(request: EmbedRequest) -> int:
     """Bytes of all texts of a request."""
-    return sum(len(value) for column in request.tensors.values() for value in column[:, 0])
+    return sum(sum(map(len, column[:, 0])) for column in request.tensors.values())

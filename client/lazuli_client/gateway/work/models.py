@@ -66,6 +66,7 @@ class Models:
             for name, checkpoint in settings.tokenizers.items()
         }
         self._models: dict[str, ServedModel] = {}
+        self._left_out: set[str] = set()
 
     def __iter__(self) -> Iterator[ServedModel]:
         """The models in the order of the settings."""
@@ -95,38 +96,42 @@ class Models:
         return ApiError(404, message, "model_not_found", field="model")
 
     async def discover(self, replica: Replica) -> None:
-        """Ask a server which of the models it has, and whether its tokenizers are those that run here.
+        """Take down which of the models a server has.
 
         Raises:
             LazuliError: If it does not answer, or has none.
         """
-        for name in self._settings.models:
-            try:
-                inputs, outputs = await replica.wire.tensors_of(name, _DISCOVERY_TIMEOUT_S)
-            except ModelNotFoundError:
-                continue
-            kind = _kind(inputs, outputs)
-            if kind is None:
-                _log.warning("model %s is left out: it is not one to embed, rerank or classify", name)
-                continue
-            if name in self._tokenizers:
-                await self._check_tokenizer(replica, name)
-            if name not in self._models:
-                chunks = max(4, 2 * len(self._settings.replicas))
-                self._models[name] = ServedModel(
-                    name, kind, self._settings.client_settings(name, chunks), self._tokenizers.get(name)
-                )
-        if not self._models:
-            raise UnavailableError(f"none of the models {', '.join(self._settings.models)} is there")
+        found = [name for name in self._settings.models if await self._is_there(replica, name)]
+        if not found:
+            raise UnavailableError(f"not ready: none of the models {', '.join(self._settings.models)} is there")
+        replica.offer(found)
 
-    async def ask(self, replica: Replica) -> None:
-        """One small inference of the first model.
+    async def _is_there(self, replica: Replica, name: str) -> bool:
+        try:
+            inputs, outputs = await replica.wire.tensors_of(name, _DISCOVERY_TIMEOUT_S)
+        except ModelNotFoundError:
+            return False
+        kind = _kind(inputs, outputs)
+        if kind is None:
+            if name not in self._left_out:
+                _log.warning("model %s is left out: it is not one to embed, rerank or classify", name)
+            self._left_out.add(name)
+            return False
+        if name not in self._models or self._models[name].kind != kind:
+            settings = self._settings.client_settings(name, max(4, 2 * len(self._settings.replicas)))
+            self._models[name] = ServedModel(name, kind, settings, self._tokenizers.get(name))
+        return True
+
+    async def ask(self, replica: Replica, model: str) -> None:
+        """One small inference; of one that had none before, the tokenizer is compared with that which runs here.
 
         Raises:
             LazuliError: If it fails.
         """
-        model = next(iter(self))
-        request, reading = probe(model.settings, model.kind)
+        served = self._models[model]
+        if model in self._tokenizers and not replica.is_fit(model):
+            await self._check_tokenizer(replica, model)
+        request, reading = probe(served.settings, served.kind)
         reading.read(await replica.wire.send(request, _DISCOVERY_TIMEOUT_S), len(request.rows))
 
     async def _check_tokenizer(self, replica: Replica, name: str) -> None:

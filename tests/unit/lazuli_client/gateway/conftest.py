@@ -133,12 +133,12 @@ class App:
         given = [] if chunks is not None else [(b"content-length", b"%d" % len(data))]
         return await self.call("POST", path, [*given, *headers], pieces)
 
-    async def get(self, path, headers=()):
-        return await self.call("GET", path, list(headers), [b""])
+    async def get(self, path, headers=(), query=""):
+        return await self.call("GET", path, list(headers), [b""], query)
 
-    async def call(self, method, path, headers, pieces):
+    async def call(self, method, path, headers, pieces, query=""):
         scope = {
-            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode(),
             "headers": headers, "client": ("10.0.0.1", 1), "server": ("gateway", 80), "scheme": "http",
             "root_path": "", "http_version": "1.1",
         }  # fmt: skip

@@ -8,6 +8,8 @@ import logging
 import numpy as np
 import pytest
 
+from lazuli_client.errors import ConnectionFailedError, ServerError
+
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LONG = "word " * 60
 
@@ -159,7 +161,7 @@ async def test_tei(gateway, fake):
         assert sparse.json() == [[{"index": 1, "value": 0.5}, {"index": 7, "value": 0.25}]] * 2
         one = await app.post("/predict", {"inputs": "abcdef"})
         assert one.json() == [{"score": 0.75, "label": "long"}, {"score": 0.25, "label": "short"}]
-        several = await app.post("/predict", {"inputs": ["abcdef", "a"], "parameters": {"top_k": 1}})
+        several = await app.post("/predict", {"inputs": [["abcdef"], ["a"]], "parameters": {"top_k": 1}})
         assert [row[0]["label"] for row in several.json()] == ["long", "short"]
         long = await app.post("/embed", {"inputs": ["a", LONG]})
         assert (long.status, long.json()["error_type"]) == (400, "Validation")
@@ -199,9 +201,33 @@ NULLS = [
         {"query": "q", "documents": [TEXT]},
         ["model", "return_documents", "return_text", "raw_scores", "truncate", "truncation_direction"],
     ),
-    ("/embed", {"inputs": TEXT}, ["truncate", "truncation_direction", "encoding_format", "dimensions"]),
+    ("/embed", {"inputs": TEXT}, ["normalize", "truncate", "truncation_direction", "encoding_format", "dimensions"]),
     ("/predict", {"inputs": TEXT}, ["truncate", "truncation_direction", "raw_scores", "parameters"]),
 ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (["a", "b"], "inputs: pairs of texts cannot be labelled"),
+        ([["a"], "b"], "inputs: pairs of texts"),
+        ([["a"], ["b", "c"]], "inputs[1]: 2 strings"),
+        ([["a"], []], "inputs[1]: 0 strings"),
+        ([], "inputs: there is no text"),
+    ],
+)
+async def test_texts_to_label_are_no_pairs(gateway, inputs, words):
+    """As text-embeddings-inference reads them: two strings in a list are a pair."""
+    async with gateway() as app:
+        answer = await app.post("/predict", {"inputs": inputs})
+        assert (answer.status, words in answer.json()["error"]) == (400, True), answer.body
+
+
+async def test_one_text_in_a_list_is_labelled_as_one(gateway):
+    async with gateway() as app:
+        alone, in_a_list = [(await app.post("/predict", {"inputs": one})).json() for one in ("abcdef", ["abcdef"])]
+        assert alone == in_a_list
+        assert (await app.post("/predict", {"inputs": [["abcdef"]]})).json() == [alone]
 
 
 @pytest.mark.parametrize(("path", "body", "names"), NULLS)
@@ -295,6 +321,22 @@ async def test_a_body_that_does_not_come(gateway):
     async with gateway() as app:
         answer = await app.call("POST", "/v1/embeddings", [(b"x-request-timeout", b"0.1")], [])
         assert answer.status == 408
+
+
+async def test_a_body_has_a_time_of_its_own(gateway):
+    async with gateway(body_timeout_s=0.1) as app:
+        answer = await app.call("POST", "/v1/embeddings", [], [])
+        assert (answer.status, answer.headers["connection"]) == (408, "close")
+
+
+async def test_bodies_that_do_not_come_hold_no_place(gateway):
+    async with gateway(max_requests=2) as app:
+        slow = [asyncio.create_task(app.call("POST", "/v1/embeddings", [], [])) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        assert (await app.post("/v1/embeddings", {"model": "embed", "input": "a"})).status == 200
+        for one in slow:
+            one.cancel()
+        assert {(await one).status for one in slow} == {503}
 
 
 async def test_too_many_requests(gateway):
@@ -452,13 +494,19 @@ async def test_health_and_metrics(gateway):
     async with gateway() as app:
         await app.post("/v1/embeddings", {"model": "embed", "input": ["a", "b"]})
         await app.get("/somewhere/else")
-        assert (await app.get("/health")).json() == {"status": "ok", "servers_ready": 1, "servers": 1}
+        assert (await app.get("/health")).json() == {
+            "status": "ok",
+            "servers_ready": 1,
+            "servers": 1,
+            "models": {name: {"servers_ready": 1} for name in ("embed", "rerank", "classify")},
+        }
         text = (await app.get("/metrics")).body.decode()
         for line in (
             'lazuli_gateway_requests_total{path="/v1/embeddings",status="200"} 1.0',
             'lazuli_gateway_requests_total{path="other",status="404"} 1.0',
             "lazuli_gateway_rows_total 2.0",
             'lazuli_gateway_server_up{server="one:1"} 1.0',
+            'lazuli_gateway_server_model_up{model="rerank",server="one:1"} 1.0',
             'lazuli_gateway_server_outstanding_tokens{server="one:1"} 0.0',
         ):
             assert line in text
@@ -466,9 +514,25 @@ async def test_health_and_metrics(gateway):
         assert (await app.get("/health")).status == 503
 
 
-async def test_without_a_server_requests_are_told_to_come_again(gateway):
-    from lazuli_client.errors import ConnectionFailedError
+async def test_health_of_each_model(gateway):
+    async def rerank_is_broken(wire, request, is_probe):
+        if request is not None and request.model == "rerank":
+            raise ServerError("the device failed")
 
+    async with gateway(rerank_is_broken, queue_s=0.1, aliases={"ranker": "rerank"}) as app:
+        answer = await app.get("/health")
+        assert (answer.status, answer.json()["status"]) == (200, "some models have no server")
+        assert answer.json()["models"]["rerank"] == {"servers_ready": 0}
+        states = {name: await app.get("/health", query=f"model={name}") for name in ("embed", "rerank", "ranker", "x")}
+        assert {name: one.status for name, one in states.items()} == {
+            "embed": 200, "rerank": 503, "ranker": 503, "x": 404
+        }  # fmt: skip
+        refused = await app.post("/rerank", {"query": "q", "texts": ["a"]})
+        assert (refused.status, "the device failed" in refused.json()["error"]) == (503, True)
+        assert (await app.post("/v1/embeddings", {"model": "embed", "input": "a"})).status == 200
+
+
+async def test_without_a_server_requests_are_told_to_come_again(gateway):
     async def nobody(wire, request, is_probe):
         raise ConnectionFailedError("refused")
 

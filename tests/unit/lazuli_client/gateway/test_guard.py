@@ -3,6 +3,7 @@
 import pytest
 
 from lazuli_client.gateway.errors import ApiError
+from lazuli_client.gateway.guard.arrival import Arrival, Places
 from lazuli_client.gateway.guard.headers import read_call, set_deadline
 from lazuli_client.gateway.guard.keys import Keys
 from lazuli_client.gateway.guard.rate import Rate
@@ -70,9 +71,28 @@ def test_rate_of_less_than_one_a_second_lets_single_requests_pass():
 
 def test_rate_forgets_whom_it_has_not_seen_for_long():
     rate = Rate(1.0)
-    for number in range(20_000):
-        rate.wait_s(str(number), 0.0)
-    assert len(rate._buckets) == 10_000
+    assert [rate.wait_s("late", 100.0), rate.wait_s("late", 100.0)] == [0.0, 0.0]
+    assert rate.wait_s("late", 100.0) > 0.0
+    for number in range(20_000):  # of names that came before, and are more than there is room for
+        rate.wait_s(str(number), 1.0)
+    assert rate.wait_s("late", 100.0) > 0.0
+
+
+@pytest.mark.parametrize(("first", "later"), [(1e6, 5.0), (5.0, 5.0)])
+def test_a_clock_that_began_anew_takes_nothing_away(first, later):
+    rate = Rate(1.0)
+    assert rate.wait_s("a", first) == 0.0
+    assert rate.wait_s("a", later) == 0.0
+
+
+def test_processes_with_one_file_count_together(tmp_path):
+    """And each for itself without one."""
+    together = [Rate(2.0, str(tmp_path / "rates")) for _ in range(3)]
+    waits = [together[number % 3].wait_s("a", 10.0) for number in range(6)]
+    assert waits == [0.0] * 4 + [0.5] * 2
+    assert together[0].wait_s("b", 10.0) == 0.0
+    alone = [Rate(2.0) for _ in range(2)]
+    assert [alone[number % 2].wait_s("a", 10.0) for number in range(8)] == [0.0] * 8
 
 
 @pytest.mark.parametrize("given", [b"", b"a b", b"x" * 129, b'{"a"}', b"line\nbreak", "ü".encode()])
@@ -113,3 +133,70 @@ def test_a_deadline_that_is_none_is_refused(value):
     with pytest.raises(ApiError, match="X-Request-Timeout") as caught:
         set_deadline(call, {b"x-request-timeout": value}, 0.0, 60.0)
     assert caught.value.status == 400
+
+
+def arrivals(places, *bodies):
+    """The arrival of each body, which is a list of pieces; None for one that goes away."""
+
+    def arrival(pieces):
+        left = list(pieces)
+
+        async def receive():
+            piece = left.pop(0)
+            if piece is None:
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": piece, "more_body": bool(left)}
+
+        return Arrival(receive, places)
+
+    return [arrival(pieces) for pieces in bodies]
+
+
+async def test_a_body_takes_a_place_when_it_is_whole():
+    places = Places(1, 100)
+    first, second = arrivals(places, [b"a" * 50, b"a" * 50], [b"a" * 10])
+    await first.receive()
+    assert (places.taken, places.arriving_bytes) == (0, 50)
+    await first.receive()
+    assert (places.taken, places.arriving_bytes) == (1, 0)
+    with pytest.raises(ApiError, match="1 requests are under way") as caught:
+        await second.receive()
+    assert caught.value.status == 429
+    first.end()
+    second.end()
+    assert (places.taken, places.arriving_bytes) == (0, 0)
+
+
+async def test_all_bodies_that_are_on_their_way_have_a_limit():
+    places = Places(1, 100)
+    several = arrivals(places, *[[b"a" * 100, b""]] * 65)
+    for one in several[:64]:
+        await one.receive()
+    with pytest.raises(ApiError, match="large bodies") as caught:
+        await several[64].receive()
+    assert caught.value.status == 429
+    for one in several:
+        one.end()
+    assert places.arriving_bytes == 0
+
+
+@pytest.mark.parametrize("pieces", [[b"a" * 101], [b"a" * 60, b"a" * 41], [b"a" * 60, b"a" * 41, b""]])
+async def test_a_body_over_the_limit(pieces):
+    places = Places(1, 100)
+    (arrival,) = arrivals(places, pieces)
+    if len(pieces) > 1:
+        await arrival.receive()
+    with pytest.raises(ApiError, match="100 bytes") as caught:
+        await arrival.receive()
+    assert caught.value.status == 413
+    arrival.end()
+    assert (places.taken, places.arriving_bytes) == (0, 0)
+
+
+async def test_a_client_that_goes_away_gives_back_what_it_took():
+    places = Places(1, 100)
+    (arrival,) = arrivals(places, [b"a" * 60, None])
+    await arrival.receive()
+    assert (await arrival.receive())["type"] == "http.disconnect"
+    arrival.end()
+    assert (places.taken, places.arriving_bytes) == (0, 0)

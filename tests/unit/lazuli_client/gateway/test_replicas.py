@@ -16,10 +16,12 @@ from lazuli_client.gateway.replicas.patience import Patience
 from lazuli_client.gateway.replicas.pool import Pool
 from lazuli_client.gateway.replicas.replica import Replica, State
 from lazuli_client.gateway.replicas.transport import PoolTransport
-from lazuli_client.gateway.replicas.watch import watch
+from lazuli_client.gateway.replicas.watch import Watch
 from lazuli_client.request import text_request
 
 FULL = "Exceeds maximum queue size"
+MODELS = ("embed", "rerank")
+HANG_S = 0.1
 
 
 def make_pool(fake, hooks, bulk_tokens=100):
@@ -27,7 +29,8 @@ def make_pool(fake, hooks, bulk_tokens=100):
     pool = Pool(bulk_tokens)
     for number, hook in enumerate(hooks):
         replica = Replica(f"server{number}:1", fake.Wire(f"server{number}:1", hook), pool.changed)
-        replica.take_back()
+        for model in MODELS:
+            replica.take_back(model)
         pool.replicas.append(replica)
     return pool
 
@@ -37,17 +40,17 @@ def make_call(seconds=5.0, **fields):
 
 
 def make_transport(pool, call, queue_s=1.0):
-    return PoolTransport(pool, call, lambda request: 10, queue_s)
+    return PoolTransport(pool, "embed", call, lambda request: 10, queue_s)
 
 
 def request(*texts):
     return text_request("embed", list(texts or ("a",)), {}, range(len(texts) or 1))
 
 
-async def acquire(pool, tokens=10, *, is_bulk=False, avoid=(), wait_s=0.05, deadline_s=None):
+async def acquire(pool, tokens=10, *, model="embed", is_bulk=False, avoid=(), wait_s=0.05, deadline_s=None):
     now = asyncio.get_running_loop().time()
     patience = Patience(wait_s, now + (wait_s if deadline_s is None else deadline_s))
-    return await pool.acquire("embed", tokens, is_bulk=is_bulk, avoid=avoid, patience=patience)
+    return await pool.acquire(model, tokens, is_bulk=is_bulk, avoid=avoid, patience=patience)
 
 
 def raising(error):
@@ -174,7 +177,7 @@ async def test_other_errors_are_final(fake, error):
     with pytest.raises(type(error), match=str(error).replace("[", r"\[")):
         await make_transport(pool, make_call()).send(request(), 1.0)
     assert len(pool.fit()) == 2
-    assert sum(replica.answers for replica in pool.replicas) == 1
+    assert sum(replica.answers.total() for replica in pool.replicas) == 1
 
 
 async def test_what_a_hung_server_has_goes_elsewhere_and_its_late_answer_is_dropped(fake):
@@ -225,39 +228,124 @@ async def test_only_a_deadline_of_the_client_goes_to_the_engine(fake):
     assert plain.parameters == {}
 
 
-async def watched(fake, replica, pool, ask, seconds, timeout_s=0.1):
-    watcher = asyncio.create_task(watch(replica, pool, ask, 0.02, timeout_s))
-    await asyncio.sleep(seconds)
+class Questions:
+    """What a watch asks: of models that are there, each answers as `ask` has it."""
+
+    def __init__(self, ask, models=MODELS):
+        self.answer = ask
+        self.models = models
+        self.asked = 0
+
+    async def discover(self, replica):
+        if not self.models:
+            raise ConnectionFailedError("refused")
+        replica.offer(self.models)
+
+    async def ask(self, replica, model):
+        self.asked += 1
+        await self.answer(replica, model)
+
+
+async def watched(replica, pool, questions, until, timeout_s=10.0):
+    """Watch until something is so; probes that must hang have a short `timeout_s`."""
+    watcher = asyncio.create_task(Watch(replica, pool, questions, 0.02, timeout_s).run())
+    async with asyncio.timeout(30):
+        while not until():
+            await asyncio.sleep(0.01)
     watcher.cancel()
     await asyncio.gather(watcher, return_exceptions=True)
+
+
+async def hang(replica, model):
+    await asyncio.Event().wait()
+
+
+async def answer_at_once(replica, model):
+    pass
 
 
 async def test_a_probe_that_hangs_takes_the_server_out_and_one_that_answers_brings_it_back(fake):
     pool = make_pool(fake, [None])
     replica = pool.replicas[0]
+    await watched(replica, pool, Questions(hang), lambda: replica.state is State.DOWN, HANG_S)
+    assert "no answer to a probe" in replica.problem("embed")
+    await watched(replica, pool, Questions(answer_at_once), lambda: replica.state is State.UP)
 
-    async def hang(replica):
-        await asyncio.Event().wait()
 
-    async def answer(replica):
-        pass
+async def test_a_broken_model_gets_no_work_and_the_others_of_its_server_do(fake):
+    pool = make_pool(fake, [None, None])
+    replica, other = pool.replicas
+    other.outstanding_tokens = 1000
 
-    await watched(fake, replica, pool, hang, 0.2)
-    assert replica.state is State.DOWN
-    assert "no answer to a probe" in replica.reason
-    await watched(fake, replica, pool, answer, 0.1)
-    assert replica.state is State.UP
+    async def rerank_is_broken(replica, model):
+        if model == "rerank":
+            raise ServerError("the device failed")
+
+    await watched(replica, pool, Questions(rerank_is_broken), lambda: not replica.is_fit("rerank"))
+    assert (replica.state, replica.problem("rerank")) == (State.UP, "the device failed")
+    assert await acquire(pool) is replica
+    assert await acquire(pool, model="rerank") is other
+    await watched(replica, pool, Questions(answer_at_once), lambda: replica.is_fit("rerank"))
+    assert await acquire(pool, model="rerank") is replica
+
+
+async def test_a_model_that_hangs_beside_a_busy_one_is_found(fake):
+    pool = make_pool(fake, [None])
+    replica = pool.replicas[0]
+
+    async def rerank_hangs(replica, model):
+        replica.answers["embed"] += 1
+        if model == "rerank":
+            await asyncio.Event().wait()
+
+    await watched(replica, pool, Questions(rerank_hangs), lambda: not replica.is_fit("rerank"), HANG_S)
+    assert [replica.is_fit(model) for model in MODELS] == [True, False]
+
+
+async def test_what_a_model_has_is_given_up_with_it_and_nothing_else(fake):
+    pool = make_pool(fake, [for_ever])
+    sending = {
+        model: asyncio.create_task(
+            PoolTransport(pool, model, make_call(), lambda request: 10, 0.05).send(request(), 1.0)
+        )
+        for model in MODELS
+    }
+    await asyncio.sleep(0.01)
+    pool.replicas[0].take_out("it burns", "rerank")
+    with pytest.raises(ConnectionFailedError, match=r"no server is ready for rerank .*it burns"):
+        await sending["rerank"]
+    assert not sending["embed"].done()
+    sending["embed"].cancel()
+
+
+async def test_a_server_without_a_model_gets_no_work_for_it(fake):
+    pool = make_pool(fake, [None, None])
+    replica = pool.replicas[0]
+    await watched(replica, pool, Questions(answer_at_once, ["embed"]), lambda: len(replica.problems) == 1)
+    assert pool.fit("rerank") == [pool.replicas[1]]
+    pool.replicas[1].take_out("it burns")
+    with pytest.raises(ConnectionFailedError, match="does not have the model; server1:1: it burns"):
+        await acquire(pool, model="rerank")
+
+
+async def test_a_server_that_does_not_tell_its_models_is_out(fake):
+    pool = make_pool(fake, [None])
+    pool.replicas[0].take_out("it burns", "rerank")
+    replica = pool.replicas[0]
+    await watched(replica, pool, Questions(answer_at_once, []), lambda: replica.state is State.DOWN)
+    assert (replica.problem("embed"), replica.problem("rerank")) == ("refused", "refused")
 
 
 async def test_a_busy_server_is_not_a_hung_one(fake):
     pool = make_pool(fake, [None])
     replica = pool.replicas[0]
 
-    async def slow_probe(replica):
-        replica.answers += 1  # somebody else's
+    async def slow_probe(replica, model):
+        replica.answers[model] += 1  # somebody else's
         await asyncio.Event().wait()
 
-    await watched(fake, replica, pool, slow_probe, 0.3)
+    questions = Questions(slow_probe)
+    await watched(replica, pool, questions, lambda: questions.asked > 2 * len(MODELS), HANG_S)
     assert replica.state is State.UP
 
 
@@ -275,10 +363,11 @@ async def test_a_busy_server_is_not_a_hung_one(fake):
 async def test_what_a_probe_is_told(fake, error, state):
     pool = make_pool(fake, [None])
 
-    async def ask(replica):
+    async def ask(replica, model):
         raise error
 
-    await watched(fake, pool.replicas[0], pool, ask, 0.05)
+    questions = Questions(ask)
+    await watched(pool.replicas[0], pool, questions, lambda: questions.asked > 2 * len(MODELS))
     assert pool.replicas[0].state is state
 
 
@@ -288,13 +377,9 @@ async def test_the_only_server_keeps_what_it_has_when_it_is_slow(fake):
     async def late(wire, request, is_probe):
         await go_on.wait()
 
-    async def hang(replica):
-        await asyncio.Event().wait()
-
     pool = make_pool(fake, [late])
     sending = asyncio.create_task(make_transport(pool, make_call()).send(request("abc"), 1.0))
     await asyncio.sleep(0)
-    await watched(fake, pool.replicas[0], pool, hang, 0.2)
-    assert pool.replicas[0].state is State.DOWN
+    await watched(pool.replicas[0], pool, Questions(hang), lambda: pool.replicas[0].state is State.DOWN, HANG_S)
     go_on.set()
     assert (await sending)["embedding"].shape == (1, 4)
