@@ -24,8 +24,9 @@ from pathlib import Path
 
 import psutil
 
+import lazuli
 from lazuli.launch.preflight import free_ports
-from measurement import Measurement, positive, write
+from reporting.measurement import Measurement, positive, write
 
 # Name -> the model whose process gets the signal (None: the server itself), and the signal.
 _FAULTS: dict[str, tuple[str | None, signal.Signals]] = {
@@ -58,10 +59,10 @@ def main() -> None:
             longest_s = max(longest_s, waited_s)
         measurements.append(
             Measurement(
-                system="lazuli",
+                system=f"lazuli {lazuli.__version__}",
                 level="server",
                 suite="recovery",
-                model=options.checkpoint,
+                model=Path(options.checkpoint).name,
                 dtype="auto",
                 samples_ms=samples,
                 texts=None,
@@ -73,7 +74,9 @@ def main() -> None:
             f"{name}: {', '.join(f'{sample / 1e3:.1f}' for sample in samples)} s, longest wait {longest_s:.1f} s",
             flush=True,
         )
-    print(write(options.machine, "recovery", measurements))
+        # At once, should the rest be cut off.
+        path = write(options.machine, "recovery", measurements)
+    print(path)
 
 
 @contextmanager

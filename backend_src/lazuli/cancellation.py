@@ -2,7 +2,8 @@
 
 Takes requests, asks them now and then whether they were cancelled, and has the rows of those that were let go of. Knows
 nothing of Triton. To ask is a round trip to the server process, about 50 microseconds: so it is done by a thread of its
-own, not when a batch is formed, and so many times a second at most.
+own, not when a batch is formed, and so many times a second at most. What came through an ensemble, or over HTTP, cannot
+be told from the rest, and Triton 24.10 never says that it was cancelled: it is asked in vain, within that limit.
 """
 
 import logging

@@ -151,16 +151,26 @@ def health(
     host: Annotated[str, typer.Option(help="Where the server is.")] = "127.0.0.1",
     model: Annotated[list[str] | None, typer.Option(help="Ask only this model; may be repeated.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for each model.")] = 5,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="gRPC has TLS: PEM of the server's certificate, or of who has signed it.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM of a certificate to show there.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM of its key.")] = None,
+    tls_name: Annotated[
+        str | None, typer.Option(help="Name in the server's certificate, where it is not --host.")
+    ] = None,
 ) -> None:
     """Ask every model of a running server for a real inference; ends with 0 if all answer, else with 1."""
     from lazuli.launch.errors import LaunchError
     from lazuli.launch.health import check_health
     from lazuli.launch.options import ServeOptions
     from lazuli.launch.serve import complain
+    from lazuli.launch.tls import GrpcTls
 
     try:
         options = ServeOptions(http_port=http_port, grpc_port=grpc_port, metrics_port=metrics_port, host=host)
-        code = check_health(options, model or [], timeout)
+        tls = GrpcTls.from_files(tls_ca, tls_cert, tls_key, tls_name)
+        code = check_health(options, model or [], timeout, tls)
     except LaunchError as error:
         complain(error)
         code = 1

@@ -15,6 +15,7 @@ from lazuli_client.errors import (
     LazuliError,
     ModelNotFoundError,
     ServerError,
+    TlsError,
     UnavailableError,
     UnsupportedError,
 )
@@ -24,6 +25,7 @@ from lazuli_client.options import EmbedOptions
 from lazuli_client.ranges import Ranges
 from lazuli_client.ranking import Ranked, Ranking
 from lazuli_client.task_options import ClassifyOptions, RerankOptions
+from lazuli_client.tls import Tls
 from lazuli_client.token_outputs import SparseVector, max_sim
 
 __all__ = [
@@ -48,6 +50,8 @@ __all__ = [
     "RerankOptions",
     "ServerError",
     "SparseVector",
+    "Tls",
+    "TlsError",
     "UnavailableError",
     "UnsupportedError",
     "max_sim",

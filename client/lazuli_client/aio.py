@@ -24,6 +24,7 @@ from lazuli_client.settings import Protocol, Settings
 from lazuli_client.splitting import Chunk, Splitter
 from lazuli_client.task_calls import AsyncTaskCalls
 from lazuli_client.texts import Texts, TokenLists, as_text, check_stream
+from lazuli_client.tls import Tls
 from lazuli_client.transport import AsyncTransport, no_streams_over_http
 
 
@@ -56,6 +57,7 @@ class AsyncLazuliClient(AsyncTaskCalls):
         token_model: str = "",
         stream_model: str = "",
         workload: str | None = None,
+        tls: Tls | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
         self._settings = Settings(
@@ -70,6 +72,7 @@ class AsyncLazuliClient(AsyncTaskCalls):
             token_model=token_model,
             stream_model=stream_model,
             workload=workload,
+            tls=tls,
         )
         self._dispatcher = AsyncDispatcher(self._settings, transport)
 

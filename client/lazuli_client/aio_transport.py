@@ -20,6 +20,7 @@ from lazuli_client.errors import ConnectionFailedError, DeadlineError
 from lazuli_client.grpc_transport import CHANNEL_OPTIONS, END_TIMEOUT_S
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
+from lazuli_client.tls import Tls
 from lazuli_client.transport import AsyncStream, no_streams_over_http
 
 
@@ -28,8 +29,12 @@ class AioGrpcTransport:
 
     has_streams = True
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
+        self._channel = (
+            grpc.aio.secure_channel(address, tls.grpc_credentials(), options=[*CHANNEL_OPTIONS, *tls.grpc_options()])
+            if tls
+            else grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        )
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     async def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
@@ -90,10 +95,13 @@ class AioHttpTransport:
 
     has_streams = False
 
-    def __init__(self, address: str, max_connections: int) -> None:
+    def __init__(self, address: str, max_connections: int, tls: Tls | None = None) -> None:
         self._address = address
+        security: dict[str, Any] = {"ssl": True, "ssl_context": tls.ssl_context()} if tls else {}
         # No timeout of its own: `send` has one for the whole exchange.
-        self._client = triton_http.InferenceServerClient(address, conn_limit=max_connections, conn_timeout=None)
+        self._client = triton_http.InferenceServerClient(
+            address, conn_limit=max_connections, conn_timeout=None, **security
+        )
 
     async def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
         """One POST to `/v2/models/<model>/infer`."""

@@ -35,10 +35,15 @@ from lazuli_client.command_line import (
     ProtocolOption,
     Retries,
     Timeout,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TlsName,
     Url,
     check_server,
     one_line_errors,
     open_client,
+    tls_of,
 )
 from lazuli_client.errors import FileError
 from lazuli_client.files import STDIN
@@ -117,6 +122,10 @@ def embed(
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
     retries: Retries = CLI_RETRIES,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_name: TlsName = None,
     resume: Annotated[
         bool, typer.Option("--resume/--no-resume", help="Go on with an interrupted job, or start it over.")
     ] = True,
@@ -137,7 +146,8 @@ def embed(
         )
         job = jobs.Job(Source(file, column, _others(keep, column)), out, options, batch_size, model)
         limits: dict[str, Any] = {"retries": retries, "batch_size": batch_size, "in_flight": in_flight}
-        client = open_client(url, protocol, model=model, timeout_s=timeout, workload="bulk", **limits)
+        tls = tls_of(tls_ca, tls_cert, tls_key, tls_name)
+        client = open_client(url, protocol, model=model, timeout_s=timeout, workload="bulk", tls=tls, **limits)
         with client, _progress(job.source) as advance:
             check_server(client)
             summary = jobs.run(job, client, restart=not resume, overwrite=overwrite, progress=advance)
@@ -163,6 +173,10 @@ def search(
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
     retries: Retries = CLI_RETRIES,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_name: TlsName = None,
 ) -> None:
     """Print the lines of FILE nearest to QUERY.
 
@@ -171,9 +185,9 @@ def search(
     quantiser of their own and rough for others.
     """
     with one_line_errors("interrupted"):
-        client = open_client(
-            url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
-        )
+        limits: dict[str, Any] = {"retries": retries, "batch_size": batch_size, "in_flight": in_flight}
+        tls = tls_of(tls_ca, tls_cert, tls_key, tls_name)
+        client = open_client(url, protocol, model=model, timeout_s=timeout, tls=tls, **limits)
         with client:
             check_server(client)
             ranges = Ranges.read(calibration) if calibration is not None else None

@@ -23,6 +23,7 @@ from lazuli_client.settings import Protocol, Settings
 from lazuli_client.splitting import Chunk, Splitter, split
 from lazuli_client.task_calls import TaskCalls
 from lazuli_client.texts import Texts, TokenLists, as_text, check_stream
+from lazuli_client.tls import Tls
 from lazuli_client.transport import Transport, connect, no_streams_over_http
 
 
@@ -35,19 +36,19 @@ class LazuliClient(TaskCalls):
     Args:
         url: host:port; by default localhost, port 8001 for gRPC and 8000 for HTTP.
         protocol: `grpc` or `http`.
-        timeout_s: Limit of one request with its retries, at least 0.1; in a stream, of the wait for the next
-            answer. Shortly before it the server drops what it has not begun (`deadline_ms`), except in a stream.
+        timeout_s: Limit of one request with its retries, at least 0.1; shortly before it the server drops what it has
+            not begun (`deadline_ms`). In a stream, limit of the wait for the next answer, and nothing is dropped.
         retries: Attempts after the first one when the server is overloaded or unreachable; 24 span about half a minute.
         max_in_flight: Requests of one call under way at once.
         rows_per_request: Texts in one request at most; not above 1024, the server's limit.
-        chars_per_request: Characters in one request at most; a longer text goes alone. Tokens, for
-            `embed_tokens`.
+        chars_per_request: Characters (`embed_tokens`: tokens) in one request at most; a longer text goes alone.
         model: The model for texts: the name under which one was added, or by default `embed`, and for their tasks
             `rerank` and `classify`.
         token_model: The model for token lists; by default the one that belongs to `model`.
         stream_model: The decoupled model for `embed_iter`; likewise.
         workload: `query`: somebody waits for each answer; `bulk`: nobody does, so queries go first. By default the
             server tells by the size of each request.
+        tls: Encrypts; `Tls()`, or `grpcs://` or `https://` before the address, where the certificate is a public one.
         transport: In place of the one that `protocol` names; closed with the client.
 
     Raises:
@@ -68,6 +69,7 @@ class LazuliClient(TaskCalls):
         token_model: str = "",
         stream_model: str = "",
         workload: str | None = None,
+        tls: Tls | None = None,
         transport: Transport | None = None,
     ) -> None:
         self._settings = Settings(
@@ -82,6 +84,7 @@ class LazuliClient(TaskCalls):
             token_model=token_model,
             stream_model=stream_model,
             workload=workload,
+            tls=tls,
         )
         self._dispatcher = Dispatcher(self._settings, transport or connect(self._settings))
 
@@ -129,11 +132,10 @@ class LazuliClient(TaskCalls):
 
         Args:
             batches: Read as far ahead as requests may wait, in the caller's thread; may be unbounded.
-            options: Options of all batches.
+            options: Of all batches.
             first_row: Row number of the first text, for error messages.
 
-        Yields:
-            One `Embeddings` a batch.
+        Yields: One `Embeddings` a batch.
         """
         return self._dispatcher.run(
             text_requests(self._settings, batches, options or EmbedOptions(), first_row), EMBEDDINGS
@@ -173,11 +175,9 @@ class LazuliClient(TaskCalls):
     ) -> list[Embeddings]:
         """Embed the chunks of documents, each read with the rest of its document; needs a model for that task.
 
-        Each document is a sequence of chunks. The options are those of `embed`; a prompt stands once before each
-        document.
+        Each document is a sequence of chunks. Options as of `embed`; a prompt stands once before each document.
 
-        Returns:
-            For each document the vectors of its chunks.
+        Returns: For each document the vectors of its chunks.
 
         Raises:
             InvalidInputError: If a document or a chunk cannot be embedded; `row` counts the chunks of all documents.
@@ -210,8 +210,8 @@ class LazuliClient(TaskCalls):
     ) -> Iterator[Part]:
         """Embed a stream of texts; yields parts as the server finishes them, each row exactly once.
 
-        The parts come in any order. `texts` may be unbounded. It is read in the caller's thread, as far as requests
-        may be in flight, so a slow source needs a small `rows_per_request`. Stopping early cancels the rest.
+        In any order. `texts` may be unbounded. It is read in the caller's thread, as far as requests may be in flight,
+        so a slow source needs a small `rows_per_request`. Stopping early cancels the rest.
 
         Raises:
             UnsupportedError: Over HTTP.

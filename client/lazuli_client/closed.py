@@ -14,7 +14,6 @@ class ClosedTransport:
     """A `Transport` that is closed."""
 
     has_streams = True  # so that `open_stream` is called, and says what is the matter
-    any_thread = True
 
     def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
         """Not any more."""

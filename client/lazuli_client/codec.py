@@ -27,6 +27,7 @@ from lazuli_client.errors import (
     from_grpc_status,
     from_http_status,
     from_stream_message,
+    tls_trouble,
 )
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
@@ -104,4 +105,5 @@ def from_http_error(error: Exception, address: str, timeout_s: float) -> LazuliE
         return from_http_status(int(status), message) if status.isdigit() else ServerError(message)
     if isinstance(error, TimeoutError):
         return DeadlineError(f"no answer from {address} within {timeout_s:g} s")
-    return ConnectionFailedError(f"connection to {address} failed: {str(error) or type(error).__name__}")
+    message = f"connection to {address} failed: {str(error) or type(error).__name__}"
+    return tls_trouble(message) or ConnectionFailedError(message)

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 the server failed; 2 the input, the options or the files a
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from lazuli_client.client import LazuliClient
 from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError, ModelNotFoundError
 from lazuli_client.settings import MAX_ROWS
+from lazuli_client.tls import Tls
 
 # About 40 s, because nobody watches a long job: see `RetryPolicy`.
 CLI_RETRIES = 30
@@ -44,6 +46,18 @@ Timeout = Annotated[
 ]
 Retries = Annotated[int, typer.Option(help="Retries of a request while the server is overloaded or away.")]
 BatchSize = Annotated[int, typer.Option(min=1, max=MAX_ROWS, help="Texts in one request at most.")]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        help="Encrypt, and trust certificates that this PEM file has signed; also grpcs:// or https:// in --url.",
+    ),
+]
+TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="PEM file of the client's own certificate.")]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="PEM file of its key.")]
+TlsName = Annotated[
+    str | None, typer.Option("--tls-name", help="Name in the server's certificate, where it is not the host of --url.")
+]
 InFlight = Annotated[int, typer.Option(min=1, help="Requests under way at once.")]
 
 
@@ -57,6 +71,7 @@ def open_client(
     batch_size: int,
     in_flight: int,
     workload: str | None = None,
+    tls: Tls | None = None,
 ) -> LazuliClient:
     """The client of a command; tests put their own here."""
     return LazuliClient(
@@ -68,7 +83,15 @@ def open_client(
         rows_per_request=batch_size,
         workload=workload,
         max_in_flight=in_flight,
+        tls=tls,
     )
+
+
+def tls_of(ca: Path | None, cert: Path | None, key: Path | None, name: str | None) -> Tls | None:
+    """What the four options ask for; None without any, which leaves it to the scheme of the address."""
+    if not (ca or cert or key or name):
+        return None
+    return Tls(ca_file=ca, certificate_file=cert, key_file=key, server_name=name)
 
 
 def check_server(client: LazuliClient) -> None:

@@ -34,15 +34,13 @@ class Dispatcher:
     def close(self) -> None:
         """Close the transport; requests that are under way are waited for or cancelled."""
         transport, self.transport = self.transport, ClosedTransport()
-        if transport.any_thread:
-            transport.close()  # ends the waiting in the threads
+        transport.close()  # ends the waiting in the threads, where the transport can
         self._pool.shutdown(cancel_futures=True)
-        transport.close()
 
     def gather(self, requests: Iterator[EmbedRequest], reading: Reading[Answer]) -> Answer:
         """Send the requests of one batch."""
         first = next(requests)
-        if first.ends_batch and self.transport.any_thread:
+        if first.ends_batch:
             return self._send(first, reading)  # spares a person who waits for one query the way through the pool
         return next(self.run(chain([first], requests), reading))
 

@@ -5,6 +5,7 @@
     │   └── InputTypeError     the whole argument is of a wrong type; also a TypeError
     ├── UnavailableError       overload, or the server is stopping or not ready yet; retried
     ├── ConnectionFailedError  no server there, or the connection broke; also a ConnectionError; retried
+    ├── TlsError               no encrypted connection to this server; also a ConnectionError; never retried
     ├── DeadlineError          no answer within the timeout; also a TimeoutError; never retried
     ├── ModelNotFoundError     the server runs, but not with this model
     ├── UnsupportedError       this model or protocol cannot do it
@@ -75,6 +76,10 @@ class UnavailableError(LazuliError):
 
 class ConnectionFailedError(LazuliError, ConnectionError):
     """There is no server at the address, or the connection to it broke."""
+
+
+class TlsError(LazuliError, ConnectionError):
+    """Certificates, names or the port do not fit; trying again is of no use."""
 
 
 class DeadlineError(LazuliError, TimeoutError):
@@ -148,6 +153,26 @@ _CONNECTION_TROUBLE = re.compile(
     r"|GOAWAY|recvmsg|broken pipe|stream removed|endpoint closing|keepalive|transport",
     re.IGNORECASE,
 )
+# gRPC's words when somebody accepts a connection and then hangs up.
+_HUNG_UP = re.compile(r"failed to connect.*socket closed", re.IGNORECASE)
+_TLS_HINT = "; perhaps the port wants TLS, or a certificate from the client"
+# What OpenSSL, gRPC and aiohttp say of a handshake; first match wins.
+_TLS_TROUBLE = (
+    (
+        r"hostname (verification|mismatch)|IP address mismatch|not in peer certificate",
+        "the server's certificate is for another name than that of the address (Tls.server_name)",
+    ),
+    (r"certificate (has expired|is not yet valid)", "the server's certificate is not valid now"),
+    (
+        r"certificate.verify.failed",
+        "the server's certificate is signed by nobody who is trusted (Tls.ca_file)",
+    ),
+    (
+        r"alert[ _](certificate[ _]required|bad[ _]certificate|unknown[ _]ca)|alert_certificate_required",
+        "the server wants another certificate from the client (Tls.certificate_file)",
+    ),
+    (r"wrong.version.number|record layer failure", "the port does not speak TLS"),
+)
 # What grpc's asyncio client says, as INTERNAL, when a connection breaks while it writes.
 _BROKE_IN_WRITE = "Internal error from Core"
 # What Triton puts before the server's own words.
@@ -183,6 +208,9 @@ def from_grpc_status(code: str, message: str) -> LazuliError:
     kind = _by_words(_BY_GRPC_CODE.get(code, ServerError), message)
     if message == _BROKE_IN_WRITE or (kind is UnavailableError and _CONNECTION_TROUBLE.search(message)):
         kind = ConnectionFailedError
+        if trouble := tls_trouble(message):
+            return trouble
+        message += _TLS_HINT if _HUNG_UP.search(message) else ""
     if kind is DeadlineError:
         message = f"no answer within the timeout ({message})"
     return kind(_with_hint(kind, message or code), code=code)
@@ -200,6 +228,14 @@ def from_stream_message(message: str) -> LazuliError:
         if pattern.search(message):
             return kind(_with_hint(kind, message))
     return ServerError(message)
+
+
+def tls_trouble(message: str) -> TlsError | None:
+    """The error for a handshake that failed; None if the message tells of none."""
+    for pattern, meaning in _TLS_TROUBLE:
+        if re.search(pattern, message, re.IGNORECASE):
+            return TlsError(f"{meaning}: {message}")
+    return None
 
 
 def _by_words(kind: type[LazuliError], message: str) -> type[LazuliError]:

@@ -16,6 +16,7 @@ from lazuli_client.embeddings import Outputs
 from lazuli_client.errors import ConnectionFailedError, DeadlineError, LazuliError, ServerError
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
+from lazuli_client.tls import Tls
 
 CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", -1),
@@ -36,10 +37,13 @@ class GrpcTransport:
     """One channel, which all threads share."""
 
     has_streams = True
-    any_thread = True
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    def __init__(self, address: str, tls: Tls | None = None) -> None:
+        self._channel = (
+            grpc.secure_channel(address, tls.grpc_credentials(), options=[*CHANNEL_OPTIONS, *tls.grpc_options()])
+            if tls
+            else grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        )
         self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
 
     def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from lazuli_client.retry import DEFAULT_RETRIES, MIN_TIMEOUT_S, RetryPolicy
+from lazuli_client.tls import Tls
 
 if TYPE_CHECKING:
     from lazuli_client.request import EmbedRequest
@@ -18,6 +19,8 @@ WORKLOADS = ("query", "bulk")
 _MARGIN_S = 1.0
 _MARGIN_SHARE = 0.1
 _DEFAULT_URL = {"grpc": "localhost:8001", "http": "localhost:8000"}
+# A scheme may stand before the address: without and with TLS.
+_SCHEMES = {"grpc": ("grpc", "grpcs"), "http": ("http", "https")}
 # A day. Clocks of transports overflow at some number of seconds, and nobody waits that long.
 MAX_TIMEOUT_S = 86_400.0
 # max_batch_size of the committed models: the server refuses a request of more rows.
@@ -47,6 +50,7 @@ class Settings:
     token_model: str = ""
     stream_model: str = ""
     workload: str | None = None
+    tls: Tls | None = None
     address: str = field(init=False)
     retry: RetryPolicy = field(init=False)
 
@@ -68,7 +72,13 @@ class Settings:
             raise ValueError(
                 f"rows_per_request: {self.rows_per_request}, but the server takes at most {MAX_ROWS} rows in a request"
             )
-        object.__setattr__(self, "address", _address(self.url or _DEFAULT_URL[self.protocol], self.protocol))
+        scheme, address = _split_url(self.url or _DEFAULT_URL[self.protocol], self.protocol)
+        plain, secure = _SCHEMES[self.protocol]
+        if scheme == plain and self.tls is not None:
+            raise ValueError(f"url: {self.url!r} says that there is no TLS, but `tls` was given; use {secure}://")
+        if scheme == secure and self.tls is None:
+            object.__setattr__(self, "tls", Tls())
+        object.__setattr__(self, "address", address)
         object.__setattr__(self, "retry", RetryPolicy(self.retries))
         token_model, stream_model = _BUILT_IN.get(self.model, (f"{self.model}.embedding", f"{self.model}.stream"))
         object.__setattr__(self, "token_model", self.token_model or token_model)
@@ -106,15 +116,15 @@ def _check_timeout(timeout_s: float) -> None:
         )
 
 
-def _address(url: str, protocol: Protocol) -> str:
-    """Host and port without a scheme, as tritonclient wants them."""
+def _split_url(url: str, protocol: Protocol) -> tuple[str, str]:
+    """The scheme, if there is one, and host and port, as tritonclient wants them."""
     scheme, separator, rest = url.rpartition("://")
-    if separator and scheme != protocol:
-        raise ValueError(f"url: {url!r} does not fit protocol {protocol!r}; give host:port (TLS is not supported)")
+    if separator and scheme not in _SCHEMES[protocol]:
+        raise ValueError(f"url: {url!r} does not fit protocol {protocol!r}; give host:port, with TLS tls=Tls()")
     address = rest.rstrip("/")
     if problem := _problem(address, protocol):
         raise ValueError(f"url: {url!r}: {problem}; give host:port")
-    return address
+    return scheme, address
 
 
 def _problem(address: str, protocol: Protocol) -> str | None:

@@ -26,9 +26,14 @@ from lazuli_client.command_line import (
     ProtocolOption,
     Retries,
     Timeout,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TlsName,
     Url,
     one_line_errors,
     open_client,
+    tls_of,
 )
 from lazuli_client.errors import ConnectionFailedError, FileError, InvalidInputError, LazuliError
 from lazuli_client.ranking import Ranked
@@ -100,6 +105,10 @@ def rerank(
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
     retries: Retries = CLI_RETRIES,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_name: TlsName = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the lines of FILE that answer QUERY best, by a model for the task rerank."""
@@ -111,9 +120,9 @@ def rerank(
             method=None if method is None else method.value,
             weights=None if weights is None else _read_weights(weights),
         )
-        client = open_client(
-            url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
-        )
+        limits: dict[str, Any] = {"retries": retries, "batch_size": batch_size, "in_flight": in_flight}
+        tls = tls_of(tls_ca, tls_cert, tls_key, tls_name)
+        client = open_client(url, protocol, model=model, timeout_s=timeout, tls=tls, **limits)
         with client:
             _check_connection(client)
             hits = _best(client, query, Source(file, column), k, options)
@@ -142,6 +151,10 @@ def classify(
     in_flight: InFlight = 4,
     timeout: Timeout = 60.0,
     retries: Retries = CLI_RETRIES,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_name: TlsName = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the label of each line of FILE, its probability and the line; with --json all probabilities."""
@@ -149,9 +162,9 @@ def classify(
         options = ClassifyOptions(
             truncate.value, prompt_name, instruction, None if input_type is None else input_type.value
         )
-        client = open_client(
-            url, protocol, model=model, timeout_s=timeout, retries=retries, batch_size=batch_size, in_flight=in_flight
-        )
+        limits: dict[str, Any] = {"retries": retries, "batch_size": batch_size, "in_flight": in_flight}
+        tls = tls_of(tls_ca, tls_cert, tls_key, tls_name)
+        client = open_client(url, protocol, model=model, timeout_s=timeout, tls=tls, **limits)
         with client:
             _check_connection(client)
             for record in _labelled(client, Source(file, column), options):

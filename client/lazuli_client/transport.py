@@ -32,12 +32,9 @@ class Transport(Protocol):
 
     Attributes:
         has_streams: Whether `open_stream` works.
-        any_thread: Whether `send` may run in the caller's thread. If not, it runs in the client's own threads
-            only.
     """
 
     has_streams: bool
-    any_thread: bool
 
     def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
         """Send a request and wait for its answer; called from several threads at once."""
@@ -83,14 +80,14 @@ class AsyncTransport(Protocol):
 
 def connect(settings: Settings) -> Transport:
     """The synchronous transport for the protocol of `settings`; connects on first use."""
-    # Imported here: a gRPC user need not pay for gevent, nor an HTTP user for grpc.
+    # Imported here: nobody need pay for the other protocol.
     if settings.protocol == "grpc":
         from lazuli_client.grpc_transport import GrpcTransport
 
-        return GrpcTransport(settings.address)
+        return GrpcTransport(settings.address, settings.tls)
     from lazuli_client.http_transport import HttpTransport
 
-    return HttpTransport(settings.address)
+    return HttpTransport(settings.address, settings.tls)
 
 
 def connect_async(settings: Settings) -> AsyncTransport:
@@ -98,8 +95,8 @@ def connect_async(settings: Settings) -> AsyncTransport:
     from lazuli_client.aio_transport import AioGrpcTransport, AioHttpTransport
 
     if settings.protocol == "grpc":
-        return AioGrpcTransport(settings.address)
-    return AioHttpTransport(settings.address, settings.max_in_flight)
+        return AioGrpcTransport(settings.address, settings.tls)
+    return AioHttpTransport(settings.address, settings.max_in_flight, settings.tls)
 
 
 def no_streams_over_http() -> UnsupportedError:

@@ -57,8 +57,13 @@ class Serving:
         return code
 
     def end(self):
-        """Leave nothing behind, however the test went."""
+        """Leave nothing behind, however the test went: killed at once, it could not end the server's processes."""
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._reader.join(timeout=30)
         self.process.stdout.close()

@@ -1,19 +1,23 @@
 """Two instances of an engine, as on a machine with two GPUs, but on CPUs: both work, and answers are the same."""
 
+import os
 import re
 import shutil
+import signal
 import threading
 import time
 import urllib.request
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-
-from lazuli.launch.options import Door, ServeOptions
-from lazuli.launch.running import running_server
+from tritonclient.utils import InferenceServerException
 
 from .conftest import assert_same_vectors
+from .supervised import Supervised, load
+from .test_metrics import published_since
+from .test_overload import is_unavailable
 from .wire import grpc_infer
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
@@ -22,7 +26,9 @@ QUEUED_TOKENS = 512
 CLIENTS = 8
 REQUESTS_EACH = 3
 ROWS = 20
-PARAMETERS = ("max_queued_tokens", "token_budget")
+# What it may have waiting before it refuses more: the requests of the other tests fit.
+WAITING_TOKENS = 24576
+LIMITS = {"max_queued_tokens": QUEUED_TOKENS, "token_budget": QUEUED_TOKENS, "max_waiting_tokens": WAITING_TOKENS}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +37,17 @@ def two_engines(tmp_path_factory):
     shutil.copytree(REPOSITORY, repository)
     config = repository / "embedding" / "config.pbtxt"
     text = replaced(config.read_text(encoding="utf-8"), "kind: KIND_AUTO, count: 1", "kind: KIND_CPU, count: 2")
-    for name in PARAMETERS:
+    for name, limit in LIMITS.items():
         start = f'"{name}", value: {{ string_value: '
-        text = replaced(text, f'{start}"auto"', f'{start}"{QUEUED_TOKENS}"')
+        text = replaced(text, f'{start}"auto"', f'{start}"{limit}"')
     config.write_text(text, encoding="utf-8")
-    with running_server(ServeOptions(model_repositories=(repository,), door=Door.UNARY, threads=1)) as running:
-        yield running
+    # Without probes, as texts are counted; a process that dies is seen all the same.
+    started = Supervised("--door=unary", "--threads=1", "--probe-interval=0", f"--model-repository={repository}")
+    try:
+        started.banner()
+        yield started
+    finally:
+        started.end()
 
 
 def replaced(text, old, new):
@@ -67,7 +78,7 @@ def wait_for_texts(server, before, expected):
 
 def test_both_have_a_fair_share_and_answer_alike(two_engines, reference):
     texts, expected = reference
-    time.sleep(1.5)  # what the start has asked is counted
+    published_since(two_engines, time.time())  # what the start has asked is counted
     before, start = texts_by_instance(two_engines), threading.Barrier(CLIENTS)
     assert len(before) == 2
 
@@ -103,3 +114,39 @@ def test_a_request_of_many_rows_does_not_keep_the_other_engine_from_working(two_
         assert_same_vectors(small.result(timeout=120), expected[:2])
         assert large.result(timeout=120).shape == (400, 384)
     assert order == ["small", "large"]
+
+
+def test_too_much_for_both_is_refused_and_the_rest_answered(two_engines, reference):
+    """What waits in Triton's queue, because both are full, is no way around their limits."""
+    texts, expected = (one[:60] for one in reference)
+    clients = 64
+    start = threading.Barrier(clients)
+
+    def client(number):
+        start.wait(timeout=60)
+        try:
+            vectors = grpc_infer(two_engines, texts, workload="bulk")[0]
+        except InferenceServerException as error:
+            if not is_unavailable(error):
+                raise
+            return "refused"
+        assert_same_vectors(vectors, expected)
+        return "answered"
+
+    before = texts_by_instance(two_engines)
+    with ThreadPoolExecutor(clients) as threads:
+        outcomes = Counter(threads.map(client, range(clients)))
+    assert outcomes["refused"] > 0
+    asked = outcomes["answered"] * len(texts)
+    assert min(wait_for_texts(two_engines, before, asked).values()) >= asked / 4
+    assert_same_vectors(grpc_infer(two_engines, texts)[0], expected)
+
+
+def test_one_of_them_is_killed_under_load(two_engines, reference):
+    """The last test here. The server starts again, and says so; no request of a client that retries is lost."""
+    with load(two_engines, reference):
+        os.kill(two_engines.stub("embedding").pid, signal.SIGKILL)
+        two_engines.wait_until(False)
+        two_engines.wait_until(True)
+    assert [event["reason"] for event in two_engines.events("restart")] == ["the process of embedding died"]
+    assert len(texts_by_instance(two_engines)) == 2

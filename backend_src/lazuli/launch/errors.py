@@ -14,3 +14,7 @@ class LaunchError(Exception):
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+
+
+class CrashError(LaunchError):
+    """The server was ended by a signal before it served: the machine, or the server itself, and no setting."""

@@ -4,6 +4,7 @@ Takes addresses and a model; raises `ProbeError` unless the answer is whole and 
 models' names or what the numbers mean.
 """
 
+import contextlib
 import math
 import queue
 import re
@@ -162,7 +163,9 @@ def probe_stream(address: str, model: ProbeModel, timeout_s: float, tls: GrpcTls
     try:
         # The header asks for a gRPC status with an error, which tells load from faults.
         client.start_stream(lambda result, error: answers.put((result, error)), headers={"triton_grpc_error": "true"})
-        client.async_stream_infer(model.name, _grpc_inputs(model), enable_empty_final_response=True)
+        # A stream that is already broken takes nothing; what broke it comes as an answer.
+        with contextlib.suppress(grpc.InferenceServerException):
+            client.async_stream_infer(model.name, _grpc_inputs(model), enable_empty_final_response=True)
         _read_to_final(model, answers, timeout_s)
         finished = True
     finally:

@@ -35,7 +35,7 @@ class Member:
     """One process of the server's group, as /proc shows it.
 
     Attributes:
-        state: A letter; `Z` has ended and was not collected.
+        state: A letter; `Z` has ended and was not collected, `T` was stopped by a signal.
         model: The name of the model that it runs; None if it is no stub, or has ended.
     """
 
@@ -99,7 +99,12 @@ class ServerProcess:
         keep_private(self._shm_prefix)
 
     def stop(
-        self, exit_timeout_s: float, hurry: Callable[[], bool] = lambda: False, *, is_faulty: bool = False
+        self,
+        exit_timeout_s: float,
+        hurry: Callable[[], bool] = lambda: False,
+        *,
+        is_faulty: bool = False,
+        is_silent: bool = False,
     ) -> bool:
         """Let requests in flight finish, then end everything and remove the shared memory.
 
@@ -107,6 +112,8 @@ class ServerProcess:
             exit_timeout_s: What the server was told with `--exit-timeout-secs`.
             hurry: Asked all the time; once true, everything is killed at once.
             is_faulty: Whether to leave out what comes after: with a dead or stuck stub, the server does not get far.
+            is_silent: Whether it was found to answer nothing at all: then it finishes nothing either, and is not waited
+                for. Neither is one that is stopped, as by SIGSTOP.
 
         Returns:
             Whether the server ended by itself, and in good order: not by a crash, as it does where requests that are
@@ -114,7 +121,8 @@ class ServerProcess:
         """
         if self.exit_code() is None:
             self._process.send_signal(signal.SIGTERM)
-        ended = self._wait(exit_timeout_s + (0.0 if is_faulty else _STOP_MARGIN_S), hurry)
+        patience_s = 0.0 if is_silent else exit_timeout_s + (0.0 if is_faulty else _STOP_MARGIN_S)
+        ended = self._wait(patience_s, lambda: hurry() or self._is_stopped())
         self.kill()
         return ended and self.exit_code() in _GOOD_ENDS
 
@@ -128,6 +136,10 @@ class ServerProcess:
             _kill_group(self.pid)
             time.sleep(_POLL_S)
         remove_regions(self._shm_prefix)
+
+    def _is_stopped(self) -> bool:
+        member = _read_member(_PROC / str(self.pid), self.pid)
+        return member is not None and member.state == "T"
 
     def _wait(self, timeout_s: float, hurry: Callable[[], bool]) -> bool:
         deadline = time.monotonic() + timeout_s

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lazuli.launch.addresses import Addresses
 from lazuli.launch.command import Launch
-from lazuli.launch.errors import LaunchError
+from lazuli.launch.errors import CrashError, LaunchError
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.probe import ProbeError, Prober
 from lazuli.launch.probe_model import ProbeModel
@@ -81,16 +81,19 @@ class Server:
             raise LaunchError("the server runs but has no model loaded", self._see_log())
         return [] if self._stop.asked() else models
 
-    def close(self, *, is_faulty: bool = False) -> bool:
+    def close(self, *, is_faulty: bool = False, is_silent: bool = False) -> bool:
         """Stop it, with what is left of it.
 
         Args:
             is_faulty: Whether it was found to be; as of `ServerProcess.stop`.
+            is_silent: Whether it answers nothing; likewise.
 
         Returns:
             Whether it ended in good order.
         """
-        ended = self.process.stop(self._options.exit_timeout_s, self._stop.asked_twice, is_faulty=is_faulty)
+        ended = self.process.stop(
+            self._options.exit_timeout_s, self._stop.asked_twice, is_faulty=is_faulty, is_silent=is_silent
+        )
         self._log.close()
         return ended or (self.process.exit_code() == _TIMED_OUT and all_were_answered(self.log_path))
 
@@ -109,8 +112,9 @@ class Server:
             raise LaunchError(f"a first inference failed: {error}", self._see_log()) from error
 
     def _check_alive(self) -> None:
-        if self.process.exit_code() is not None:
-            raise LaunchError(f"the server {self.exit_text()}", self._see_log())
+        if (code := self.process.exit_code()) is not None:
+            kind = CrashError if code < 0 else LaunchError
+            raise kind(f"the server {self.exit_text()}", self._see_log())
 
     def _check_time(self, deadline: float) -> None:
         if time.monotonic() > deadline:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from lazuli.launch.command import Launch
-from lazuli.launch.errors import LaunchError
+from lazuli.launch.errors import CrashError, LaunchError
 from lazuli.launch.event_line import event_line
 from lazuli.launch.examples import examples
 from lazuli.launch.folders import state_folder
@@ -20,6 +20,9 @@ from lazuli.launch.stop_request import StopRequest
 from lazuli.launch.watch import Watch
 
 _WATCH_S = 0.5
+# Triton 24.10 to 25.02 at least may crash while it loads models on a machine that is very busy (server#8882). So often
+# a first start is tried again.
+_START_CRASHES = 2
 
 
 class Supervisor:
@@ -40,6 +43,7 @@ class Supervisor:
         self._restarts = restarts or Restarts(options.max_restarts)
         self._failed_at_s: float | None = None
         self._served_once = False
+        self._server_is_silent = False
         self._phase = "starting"
         self._watch: Watch | None = None
 
@@ -55,13 +59,13 @@ class Supervisor:
             The exit code.
 
         Raises:
-            LaunchError: The first start failed, or there were too many restarts.
+            LaunchError: The first start failed, three times if it was by a crash, or there were too many restarts.
         """
         while True:
             try:
                 fault, clean = self._run_once()
             except LaunchError as error:
-                if not self._served_once:
+                if not self._served_once and not self._may_start_again(error):
                     raise
                 fault, clean = str(error), True
             if self._stop.asked():
@@ -76,12 +80,13 @@ class Supervisor:
         """One server from start to end: why it ended, and whether it could be stopped in good order."""
         log_path = state_folder() / f"server-{self._options.http_port}.log"
         started_s = time.monotonic()
+        self._server_is_silent = False
         with Server(self._options, self._launch, log_path, self._show, self._stop) as server:
             models = server.wait_until_serving()
             fault = self._keep(server, models, started_s) if models else ""
             if self._stop.asked():
                 self._show("stopping (again to kill) ...")
-            return fault, server.close(is_faulty=bool(fault))
+            return fault, server.close(is_faulty=bool(fault), is_silent=self._server_is_silent)
 
     def _keep(self, server: Server, models: list[ProbeModel], started_s: float) -> str:
         """Announce the server and watch it until it fails or a stop is asked for."""
@@ -109,7 +114,11 @@ class Supervisor:
             since_s = watch.failing_since_s()
             self._failed_at_s = time.monotonic() if since_s is None else since_s
             self._watch = None
+            self._server_is_silent = watch.server_is_silent()
             watch.close()
+
+    def _may_start_again(self, error: LaunchError) -> bool:
+        return isinstance(error, CrashError) and self._restarts.recent < _START_CRASHES
 
     def _announce(self, server: Server, models: list[ProbeModel], seconds: float) -> None:
         if not self._served_once:

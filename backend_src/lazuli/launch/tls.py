@@ -1,6 +1,7 @@
-"""TLS of the gRPC port, for the probes: those who pass such flags on to tritonserver say no more than that.
+"""TLS of the gRPC port, for the probes.
 
-Takes flags of tritonserver; returns what a channel to it needs. Its HTTP port has no TLS.
+Takes flags of tritonserver, as those who pass them on say no more than that, or names of files; returns what a channel
+needs. Triton's HTTP port has no TLS.
 """
 
 import ssl
@@ -22,14 +23,16 @@ class GrpcTls:
     """How to come in.
 
     Attributes:
-        certificate: Of the server, PEM; the one that is trusted.
-        key: Its key, where clients have to show a certificate too: the probe shows the server's.
-        name: One of those that the certificate is for.
+        roots: Certificates, PEM, that are trusted, and those that they have signed; None for what gRPC trusts.
+        chain: The certificate that the probe shows, where clients have to.
+        key: Its key.
+        name: One of those that the server's certificate is for; None for the host that is called.
     """
 
-    certificate: bytes
+    roots: bytes | None
+    chain: bytes | None
     key: bytes | None
-    name: str
+    name: str | None
 
     @classmethod
     def from_flags(cls, flags: Sequence[str]) -> "GrpcTls | None":
@@ -43,17 +46,33 @@ class GrpcTls:
         if not mutual and values.get(_USE, "").lower() not in _TRUE:
             return None
         certificate, key = (_content(flag, values.get(flag)) for flag in (_CERTIFICATE, _KEY))
-        return cls(certificate, key if mutual else None, _name_of(values[_CERTIFICATE]))
+        # The probe calls 127.0.0.1, which is seldom a name of the certificate.
+        name = _name_of(values[_CERTIFICATE])
+        return cls(certificate, certificate if mutual else None, key if mutual else None, name)
+
+    @classmethod
+    def from_files(cls, ca: Path | None, cert: Path | None, key: Path | None, name: str | None) -> "GrpcTls | None":
+        """What a command line says; None if it says nothing.
+
+        Raises:
+            LaunchError: A file cannot be read, or one of the last two is missing.
+        """
+        if not (ca or cert or key or name):
+            return None
+        if (cert is None) != (key is None):
+            raise LaunchError("--tls-cert and --tls-key belong together; one of them is missing")
+        files = {"--tls-ca": ca, "--tls-cert": cert, "--tls-key": key}
+        roots, chain, secret = (_content(flag, str(path)) if path else None for flag, path in files.items())
+        return cls(roots, chain, secret, name)
 
     def channel(self) -> dict[str, Any]:
         """Arguments for `tritonclient.grpc.InferenceServerClient`."""
         # Imported here: it takes a while that passes while the server loads its models.
         import grpc
 
-        chain = self.certificate if self.key else None
-        credentials = grpc.ssl_channel_credentials(self.certificate, self.key, chain)
-        # The probe calls 127.0.0.1, which is seldom a name of the certificate.
-        return {"creds": credentials, "channel_args": [("grpc.ssl_target_name_override", self.name)]}
+        credentials = grpc.ssl_channel_credentials(self.roots, self.key, self.chain)
+        names = [("grpc.ssl_target_name_override", self.name)] if self.name else []
+        return {"creds": credentials, "channel_args": names}
 
 
 def _read(flags: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,10 @@ class Watch:
         died = sorted(self._dead[pid] for pid in self._dead if pid in before)
         return f"the process of {', '.join(died)} died" if died else reason
 
+    def server_is_silent(self) -> bool:
+        """Whether the fault is that the server itself answers nothing, whichever model is asked for."""
+        return self._pulse.reason is not None
+
     def complaints(self) -> dict[str, str]:
         """For each model that cannot answer now, why."""
         found = {name: health.complaint for name, health in self._health.items() if health.complaint}

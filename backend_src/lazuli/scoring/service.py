@@ -80,8 +80,11 @@ class RerankService(ScoringService):
 
     def _choose_form(self, options: RerankOptions) -> ScoreForm:
         assert self.engine.head is not None, "the caller has looked"
-        if options.method is not None or options.weights is not None:
-            raise OptionError("method: this model reads query and document together, and scores them in one way only")
+        given = [name for name in ("method", "weights") if getattr(options, name) is not None]
+        if given:
+            raise OptionError(
+                f"{given[0]}: this model reads query and document together, and scores them in one way only"
+            )
         return ScoreForm(self.engine.head, options)
 
 

@@ -89,7 +89,6 @@ class FakeTransport:
     Args:
         hook: Called with each request before it is answered; may wait, or raise a `LazuliError`.
         has_streams: Whether it plays gRPC.
-        any_thread: Whether single requests may run in the caller's thread.
     """
 
     def __init__(
@@ -97,12 +96,10 @@ class FakeTransport:
         hook: Callable[[EmbedRequest], Any] = lambda request: None,
         *,
         has_streams: bool = True,
-        any_thread: bool = False,
         stream: Callable[["FakeTransport"], Any] | None = None,
     ) -> None:
         self.hook = hook
         self.has_streams = has_streams
-        self.any_thread = any_thread
         self.make_stream = stream or FakeStream
         self.requests: list[EmbedRequest] = []
         self.streams: list[Any] = []

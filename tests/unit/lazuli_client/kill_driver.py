@@ -65,7 +65,7 @@ def child(fakes, folder, suffix, at):
     ):
         setattr(owner, name, killer.around(getattr(owner, name)))
     job.write = killer.around(job.write)
-    transport = fakes.FakeTransport(lambda request: killer.step(), any_thread=True)
+    transport = fakes.FakeTransport(lambda request: killer.step())
     task = job.Job(Source(folder / "in.txt"), folder / f"out{suffix}", EmbedOptions(truncate="end"), 2)
     with LazuliClient(transport=transport, rows_per_request=2, max_in_flight=1) as client:
         try:

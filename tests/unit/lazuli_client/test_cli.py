@@ -24,7 +24,7 @@ def run(transport, monkeypatch, tmp_path):
     """Runs a command line in `tmp_path` against the fake; returns its result."""
     opened = []
 
-    def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight, workload=None):
+    def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight, workload=None, tls=None):
         seen = {"protocol": protocol.value, "batch_size": batch_size, "in_flight": in_flight, "workload": workload}
         opened.append(SimpleNamespace(url=url, **seen))
         return LazuliClient(

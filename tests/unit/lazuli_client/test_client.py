@@ -45,9 +45,8 @@ class Failing:
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 23])
-@pytest.mark.parametrize("any_thread", [True, False])
-def test_order_is_kept(fake, count, any_thread):
-    with client_of(fake.Transport(any_thread=any_thread)) as client:
+def test_order_is_kept(fake, count):
+    with client_of(fake.Transport()) as client:
         result = client.embed(TEXTS[:count])
     assert np.array_equal(result.embeddings, reference(fake, TEXTS[:count]))
     assert result.token_counts.tolist() == [2] * count
@@ -81,16 +80,8 @@ def test_no_more_in_flight_than_allowed_but_as_many(fake):
     assert transport.most_in_flight == 3
 
 
-def test_a_transport_bound_to_threads_is_never_called_from_the_callers(fake):
-    transport = fake.Transport(any_thread=False)
-    with client_of(transport) as client:
-        client.embed("one")
-        client.health()
-    assert threading.get_ident() not in transport.threads
-
-
-def test_a_single_request_goes_straight_where_the_transport_allows(fake):
-    transport = fake.Transport(any_thread=True)
+def test_a_single_request_goes_straight(fake):
+    transport = fake.Transport()
     with client_of(transport) as client:
         client.embed("one")
     assert transport.threads == {threading.get_ident()}
@@ -134,11 +125,10 @@ def test_bad_input_never_reaches_the_wire(fake):
 
 
 @pytest.mark.parametrize("row", [0, 3, 4, 22])
-@pytest.mark.parametrize("any_thread", [True, False])
-def test_an_error_names_the_callers_row(fake, row, any_thread):
+def test_an_error_names_the_callers_row(fake, row):
     texts = list(TEXTS)
     texts[row] = "word " * (fake.limit + 1)
-    with client_of(fake.Transport(any_thread=any_thread)) as client:
+    with client_of(fake.Transport()) as client:
         with pytest.raises(InvalidInputError, match=rf"^text\[{row}\]: 51 tokens, but at most 50") as caught:
             client.embed(texts)
         assert caught.value.row == row
@@ -226,9 +216,8 @@ def test_closing_closes_the_transport(fake):
     assert transport.is_closed
 
 
-@pytest.mark.parametrize("any_thread", [True, False])
-def test_a_closed_client_says_so(fake, any_thread):
-    transport = fake.Transport(any_thread=any_thread)
+def test_a_closed_client_says_so(fake):
+    transport = fake.Transport()
     client = client_of(transport)
     client.close()
     client.close()
@@ -273,7 +262,7 @@ def test_closing_ends_what_waits_in_another_thread(fake):
 
 
 def test_retries_end_when_the_client_is_closed(fake, monkeypatch):
-    transport = fake.Transport(Failing(UnavailableError("full"), 99), any_thread=True)
+    transport = fake.Transport(Failing(UnavailableError("full"), 99))
     client = client_of(transport)
     monkeypatch.setattr("lazuli_client.client.time.sleep", lambda delay_s: client.close())
     with pytest.raises(ClosedError):

@@ -19,7 +19,7 @@ def run(fake, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*words, code=0, hook=lambda request: None):
-        def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight):
+        def open_client(url, protocol, *, model, timeout_s, retries, batch_size, in_flight, tls=None):
             transport = run.transport = fake.Transport(hook)
             return LazuliClient(transport=transport, model=model, rows_per_request=batch_size, retries=0)
 

@@ -1,5 +1,6 @@
 """The real transports, against servers in this process that speak the wire format."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -7,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 
 import grpc
@@ -114,7 +116,7 @@ def http_handler(fake, released):
             elif "drop" in texts:
                 self.close_connection = True
             else:
-                self.reply(200, *self.answer(texts))
+                self.reply(200, *self.answer(texts), pause_s=0.3 if "trickle" in texts else 0.0)
 
         def answer(self, texts):
             outputs = {
@@ -134,12 +136,16 @@ def http_handler(fake, released):
             header = json.dumps({"outputs": described}).encode()
             return header, b"".join(values.tobytes() for _, values in outputs.values())
 
-        def reply(self, status, header, binary=b""):
+        def reply(self, status, header, binary=b"", pause_s=0.0):
             self.send_response(status)
             self.send_header("Content-Length", str(len(header) + len(binary)))
             self.send_header("Inference-Header-Content-Length", str(len(header)))
             self.end_headers()
-            self.wfile.write(header + binary)
+            body = header + binary
+            while pause_s and body and not released.wait(pause_s):
+                self.wfile.write(body[:1])
+                body = body[1:]
+            self.wfile.write(body)
 
     return Handler
 
@@ -208,6 +214,43 @@ def test_sync_from_many_threads(server, fake):
     with LazuliClient(server.url, **settings_of(server)) as client, futures.ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda _: client.embed(TEXTS).embeddings, range(24)))
     assert all(np.array_equal(result, expected) for result in results)
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_clients_leave_no_file_open(server):
+    """Neither those that one thread uses, nor those that several do at once, nor those of asyncio."""
+    settings = settings_of(server, max_in_flight=3)
+
+    def use():
+        with LazuliClient(server.url, **settings) as client, futures.ThreadPoolExecutor(3) as threads:
+            assert client.health().is_ready
+            assert list(threads.map(len, threads.map(client.embed, [TEXTS, "a", TEXTS]))) == [11, 1, 11]
+
+    async def use_async():
+        async with AsyncLazuliClient(server.url, **settings) as client:
+            assert len(await client.embed(TEXTS)) == 11
+
+    use()
+    await use_async()
+    before = open_files()
+    for _ in range(50):
+        use()
+    for _ in range(10):
+        await use_async()
+    deadline = time.monotonic() + 20  # the server's ends are closed by its own threads
+    while open_files() > before and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert open_files() <= before
+
+
+def test_the_timeout_holds_for_an_answer_that_trickles(http_server):
+    with LazuliClient(http_server.url, **settings_of(http_server, timeout_s=1.0)) as client:
+        with pytest.raises(DeadlineError, match="within 1 s"):
+            client.embed("trickle")
+        assert len(client.embed("a")) == 1
 
 
 def test_a_dead_model_process_is_unavailable(server):

@@ -1,7 +1,8 @@
 """Stands in for tritonserver: answers over HTTP like one model with a text input; misbehaves as FAKE says.
 
 FAKE is a comma-separated list of: die (fail to load a model), deaf (ignore SIGTERM), child (leave a process
-that ignores SIGTERM too), hang (never answer an inference), crash (die after the first inference), crash_at_stop.
+that ignores SIGTERM too), hang (never answer an inference), crash (die after the first inference), crash_at_stop, abort
+(while it loads, as often as the file FAKE_ABORTS has lines).
 """
 
 import json
@@ -75,6 +76,11 @@ def main():
             flush=True,
         )
         sys.exit(1)
+    if "abort" in FAKE:
+        left = Path(os.environ["FAKE_ABORTS"]).read_text().splitlines()
+        Path(os.environ["FAKE_ABORTS"]).write_text("\n".join(left[1:]))
+        if left:
+            os.abort()
     ThreadingHTTPServer(("127.0.0.1", int(OPTIONS["http-port"])), Handler).serve_forever()
 
 

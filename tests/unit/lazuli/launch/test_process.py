@@ -1,4 +1,5 @@
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,21 @@ def test_a_faulty_server_is_not_waited_for_beyond_the_timeout(start):
     started = time.monotonic()
     assert not server.stop(exit_timeout_s=0.2, is_faulty=True)
     assert time.monotonic() - started < process._STOP_MARGIN_S
+    assert server.exit_code() == -9
+
+
+def test_a_server_that_answers_nothing_is_not_waited_for(start):
+    server = start("deaf")
+    assert not server.stop(exit_timeout_s=1000, is_faulty=True, is_silent=True)
+    assert server.exit_code() == -9
+
+
+def test_a_server_that_is_stopped_is_not_waited_for(start):
+    """Whoever asks for its end: it would not hear it."""
+    server = start("")
+    os.kill(server.pid, signal.SIGSTOP)
+    wait_for(lambda: [member.state for member in server.members()] == ["T"], "the signal to arrive")
+    assert not server.stop(exit_timeout_s=1000)
     assert server.exit_code() == -9
 
 

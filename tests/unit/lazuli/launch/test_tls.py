@@ -1,6 +1,7 @@
 """What probes read from tritonserver's TLS flags, tried against a gRPC server of Python."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
@@ -62,7 +63,7 @@ def test_the_certificate_is_trusted_whatever_its_names_are(files, names):
     flags = files(*names)
     certificate, key = read(flags)
     tls = GrpcTls.from_flags(["--grpc-use-ssl=true", *flags])
-    assert tls.key is None
+    assert (tls.key, tls.chain) == (None, None)
     assert reaches(grpc.ssl_server_credentials([(key, certificate)]), tls)
 
 
@@ -91,3 +92,18 @@ def test_faults_name_the_flag(files, tmp_path):
     flags = [f"--grpc-server-cert={tmp_path / 'text'}", f"--grpc-server-key={tmp_path / 'text'}"]
     with pytest.raises(LaunchError, match="is no certificate in PEM"):
         GrpcTls.from_flags(["--grpc-use-ssl=true", *flags])
+
+
+def test_a_command_line_names_files(files, authority, tmp_path):
+    flags = files("embeddings.example")
+    certificate, key = read(flags)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own = {"cert": tmp_path / "server.pem", "key": tmp_path / "server.key"}
+    wants = grpc.ssl_server_credentials([(key, certificate)], authority.cert_pem.bytes(), require_client_auth=True)
+    assert reaches(wants, GrpcTls.from_files(tmp_path / "ca.pem", **own, name="embeddings.example"))
+    assert not reaches(wants, GrpcTls.from_files(tmp_path / "ca.pem", **own, name=None), patience_s=2)
+    assert GrpcTls.from_files(None, None, None, None) is None
+    with pytest.raises(LaunchError, match="--tls-cert and --tls-key belong together"):
+        GrpcTls.from_files(None, own["cert"], None, None)
+    with pytest.raises(LaunchError, match="--tls-ca /nowhere: No such file"):
+        GrpcTls.from_files(Path("/nowhere"), None, None, None)

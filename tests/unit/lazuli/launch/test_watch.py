@@ -131,6 +131,7 @@ def test_a_server_without_a_pulse_fails_in_all_models_and_none_is_asked():
     while watch.fault() is None:
         time.sleep(0.001)
     assert watch.fault() == "the server answers nothing"
+    assert watch.server_is_silent()
     assert prober.asked == []
     watch.close()
 
@@ -164,6 +165,7 @@ def test_a_dead_process_of_a_model_is_a_complaint_at_once_and_soon_a_fault():
     assert watch.complaints() == {"embedding": "its process died"}
     assert watch.fault() is None
     assert watch.fault() == "the process of embedding died"
+    assert not watch.server_is_silent()
 
 
 def test_a_process_that_the_server_stops_is_dead_for_a_moment_only():
