@@ -1,9 +1,14 @@
 """Bad input gets an error that names it, at every door, and the next request still works."""
 
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from .conftest import assert_same_vectors
@@ -185,3 +190,28 @@ def test_deeply_nested_json_does_not_end_the_server(server):
     body = b'{"text":' + b"[" * depth + b"]" * depth + b"}"
     with pytest.raises(HttpError):
         post(server, "/v2/models/embed/generate", body)
+
+
+def test_broken_strings_harm_nobody_else(server, reference):
+    """Of a call with several requests, Triton 24.10 would fail all."""
+    texts, expected = reference
+    broken = service_pb2.ModelInferRequest(model_name="embed")
+    tensor = broken.inputs.add(name="text", datatype="BYTES")
+    tensor.shape.extend([1, 1])
+    broken.raw_input_contents.append(struct.pack("<I", 100) + b"short")  # of 100 bytes, 5 are there
+
+    with grpc.insecure_channel(server.grpc) as channel, ThreadPoolExecutor(12) as pool:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+        def break_it(_):
+            with pytest.raises(grpc.RpcError) as caught:
+                stub.ModelInfer(broken, timeout=60)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            return caught.value.details()
+
+        def embed(row):
+            return grpc_infer(server, [texts[row]])[0]
+
+        calls = [(pool.submit(break_it, row), pool.submit(embed, row)) for row in range(200)]
+        assert all("incomplete string data for inference input 'text'" in bad.result() for bad, _ in calls)
+        assert_same_vectors(np.concatenate([good.result() for _, good in calls]), expected[:200])

@@ -1,4 +1,4 @@
-"""Models that answer each request of a call by itself, and several at the same time.
+"""Models that answer each request of a call by itself, and long ones beside the others.
 
 Takes and returns `pb_utils` objects; what is computed is left to the models.
 """
@@ -7,7 +7,6 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -16,15 +15,15 @@ import numpy as np
 from lazuli.metrics.recorder import OK, TokenizerRecorder, outcome_of
 from lazuli.metrics.tokenizer import TokenizerMetrics
 from lazuli.triton import protocol
+from lazuli.triton.lane import Lane
 from lazuli.triton.metrics import export
 from lazuli.triton.observing import begin, observe
 from lazuli.triton.shared_memory import AnswerRoom, find_pool
-from lazuli.triton.slow_lane import SlowLane
 
 # Texts of so many bytes take milliseconds: others need not wait for them.
 _SLOW_BYTES = 32 << 10
-# A request of few rows is not measured, which would take as long as to answer most of them.
-_FEW_ROWS = 8
+# Those of so many take longer than a thread takes to wake up: where several can work at once, one of them answers.
+_LONG_BYTES = 2 << 10
 # A thread that wants the interpreter gets it after so long, in place of 5 ms, or as soon as a library gives it up.
 _SWITCH_S = 5e-4
 
@@ -39,12 +38,10 @@ class AnsweringModel(ABC):
             The responses; None if they come later, as some take long.
         """
         sizes = list(map(_count_bytes, requests))
-        if max(sizes) >= _SLOW_BYTES:
-            self._answer_apart(requests, sizes)
-            return None
-        if len(requests) == 1 or self._threads == 1:  # a thread would have to wake up first
+        if max(sizes) < self._short_bytes:
             return [self._answer(request)[0] for request in requests]
-        return [response for response, _ in self._pool.map(self._answer, requests)]
+        self._answer_apart(requests, sizes)
+        return None
 
     @abstractmethod
     def _compute(self, request: Any) -> dict[str, np.ndarray]:
@@ -52,15 +49,16 @@ class AnsweringModel(ABC):
 
     def finalize(self) -> None:
         """Answer what is left and take the metrics back."""
+        self._long.close()
         self._slow.close()
         self._observer.close()
         if self._exporter is not None:
             self._exporter.close()
 
     def _start(self, threads: int, args: Mapping[str, str], metrics: str) -> None:
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lazuli-request")
-        self._slow = SlowLane(AnswerRoom(find_pool()))
+        room = AnswerRoom(find_pool())
+        self._short_bytes = _LONG_BYTES if threads > 1 else _SLOW_BYTES
+        self._long, self._slow = Lane(room, threads), Lane(room)
         sys.setswitchinterval(_SWITCH_S)
         self._observer = observe("tokenize", args)
         recorder = TokenizerRecorder(enabled=metrics == "on")
@@ -69,13 +67,14 @@ class AnsweringModel(ABC):
         protocol.forget_start()
 
     def _answer_apart(self, requests: list[Any], sizes: list[int]) -> None:
-        """Answer first what does not take long, and leave the rest to the other thread."""
+        """Answer first what does not take long, and leave the rest to other threads."""
         for request, size in sorted(zip(requests, sizes, strict=True), key=lambda pair: pair[1]):
             sender = request.get_response_sender()
-            if size < _SLOW_BYTES:
+            if size < self._short_bytes:
                 self._slow.send(sender, *self._answer(request))
             else:
-                self._slow.submit(size, sender, partial(self._answer, request))
+                lane = self._long if size < _SLOW_BYTES else self._slow
+                lane.submit(size, sender, partial(self._answer, request))
 
     def _answer(self, request: Any) -> tuple[Any, int]:
         """The response to a request, and how many bytes its tensors have."""
@@ -96,9 +95,6 @@ class AnsweringModel(ABC):
 
 
 def _count_bytes(request: Any) -> int:
-    """Bytes of the texts of a request; 0 if it has few."""
-    tensors = request.inputs()
-    if not tensors or tensors[0].shape()[0] < _FEW_ROWS:
-        return 0
-    arrays = [tensor.as_numpy() for tensor in tensors]
+    """Bytes of the texts of a request."""
+    arrays = [tensor.as_numpy() for tensor in request.inputs()]
     return sum(sum(map(len, array.ravel())) for array in arrays if array.dtype == np.object_)

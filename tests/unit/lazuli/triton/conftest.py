@@ -20,7 +20,7 @@ MODULES = (
     "reranking",
     "classification",
     "tokenizer",
-    "slow_lane",
+    "lane",
     "answering",
     "observing",
     "pair_tokenizer",

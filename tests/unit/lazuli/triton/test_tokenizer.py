@@ -76,20 +76,26 @@ def test_a_bad_request_does_not_touch_the_others(model, pb_utils):
     assert {response.error.code for response in responses[1:-1]} == {pb_utils.TritonError.INVALID_ARG}
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_requests_of_a_call_are_answered_at_the_same_time_and_a_single_one_at_once(model, pb_utils, monkeypatch, count):
-    tokenize, together, seen = model._tokenizer.tokenize, threading.Barrier(count), []
+def test_long_texts_are_answered_at_the_same_time_and_short_ones_at_once(load, arguments, pb_utils, monkeypatch):
+    """Where the library lets several threads work."""
+    model = load("tokenizer").TritonPythonModel()
+    model.initialize(arguments(checkpoint="all-MiniLM-L6-v2", tokenizer_backend="huggingface", threads="2"))
+    tokenize, together, seen = model._tokenizer.tokenize, threading.Barrier(2), []
 
     def meet(values, options):
-        together.wait(timeout=10)
         seen.append(threading.current_thread())
+        if len(values[0]) > 5:
+            together.wait(timeout=10)
         return tokenize(values, options)
 
     monkeypatch.setattr(model._tokenizer, "tokenize", meet)
-    responses = model.execute([pb_utils.Request(text=texts(b"hello"))] * count)
-    assert [response.tensors["input_ids"].tolist() for response in responses] == [[[101, 7592, 102]]] * count
-    assert len(set(seen)) == count
-    assert (threading.current_thread() in seen) == (count == 1)
+    long = [pb_utils.Request({"truncate": "end"}, text=texts(b"hello " * 1000)) for _ in range(2)]
+    assert [model.execute([request]) for request in long] == [None, None]
+    assert [request.wait().responses[0].tensors["truncated"].tolist() for request in long] == [[[True]]] * 2
+    assert answer(model, pb_utils, b"hello").tensors["input_ids"].tolist() == [[101, 7592, 102]]
+    assert len(set(seen)) == 3
+    assert seen[-1] is threading.current_thread()
+    model.finalize()
 
 
 def test_nor_does_one_that_fails_unexpectedly(model, pb_utils, monkeypatch):

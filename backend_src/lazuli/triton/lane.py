@@ -1,4 +1,4 @@
-"""Requests that take long, answered one after the other beside the others.
+"""Requests that take long, answered by threads of their own beside the others.
 
 Takes functions that make a response, and sends what they return through Triton's response sender. Knows nothing of what
 is computed. Without it, a query that comes while a thousand documents are tokenised waits for all of them.
@@ -20,21 +20,22 @@ _log = logging.getLogger(__name__)
 _MOST_WAITING_BYTES = 32 << 20
 
 
-class SlowLane:
-    """One thread, and what waits for it."""
+class Lane:
+    """Threads, and what waits for them."""
 
-    def __init__(self, room: AnswerRoom, most_bytes: int = _MOST_WAITING_BYTES) -> None:
+    def __init__(self, room: AnswerRoom, threads: int = 1, most_bytes: int = _MOST_WAITING_BYTES) -> None:
         """Start with nothing.
 
         Args:
             room: For responses.
+            threads: That answer at the same time.
             most_bytes: Once inputs of so many bytes wait, `submit` blocks.
         """
         self._room = room
         self._most_bytes = most_bytes
         self._bytes = 0
         self._less = threading.Condition()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lazuli-slow")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="lazuli-request")
 
     def submit(self, num_bytes: int, sender: Any, answer: Callable[[], tuple[Any, int]]) -> None:
         """Answer a request later; waits while there is too much to do.
@@ -47,7 +48,7 @@ class SlowLane:
         with self._less:
             self._less.wait_for(lambda: self._bytes < self._most_bytes)
             self._bytes += num_bytes
-        self._thread.submit(self._answer, num_bytes, sender, answer)
+        self._threads.submit(self._answer, num_bytes, sender, answer)
 
     def send(self, sender: Any, response: Any, num_bytes: int) -> None:
         """Send the only response of a request, or an error where shared memory has no room for it."""
@@ -58,12 +59,12 @@ class SlowLane:
 
     def close(self) -> None:
         """Answer what is left."""
-        self._thread.shutdown()
+        self._threads.shutdown()
 
     def _answer(self, num_bytes: int, sender: Any, answer: Callable[[], tuple[Any, int]]) -> None:
         try:
             self.send(sender, *answer())
-        except Exception:  # nobody looks at this thread's results
+        except Exception:  # nobody looks at what these threads return
             _log.exception("an answer could not be sent")
         finally:
             with self._less:

@@ -22,7 +22,7 @@ def lane(load, request):
     lanes = []
 
     def lane(room=None, **limits):
-        lanes.append(load("slow_lane").SlowLane(room or Room(), **limits))
+        lanes.append(load("lane").Lane(room or Room(), **limits))
         return lanes[-1]
 
     yield lane
@@ -44,6 +44,14 @@ def test_one_after_the_other_in_their_order(lane, pb_utils):
     assert [number for number, _ in answered] == list(range(5))
     assert len({thread for _, thread in answered}) == 1
     assert threading.current_thread() not in {thread for _, thread in answered}
+
+
+def test_several_threads_answer_at_the_same_time(lane, pb_utils):
+    requests, together = [pb_utils.Request() for _ in range(3)], threading.Barrier(3)
+    slow = lane(threads=3)
+    for request in requests:
+        slow.submit(1, request.sender, lambda: (together.wait(10) is not None, 1))
+    assert [request.wait().responses for request in requests] == [[True]] * 3
 
 
 def test_too_much_is_waited_for(lane, pb_utils):
