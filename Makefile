@@ -19,7 +19,7 @@ DEV_STAMP := $(VENV)/.installed-torch-$(TORCH)-dev
 # The machine's own Python where no .venv was made, or where PYTHON was given: it is the one that has a torch for the GPU.
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(VENV)/bin/python),$(PYTHON)),$(PYTHON))
 
-.PHONY: help serve doctor test test-gpu check format report bundle pins audit env dev-env clean
+.PHONY: help serve doctor test test-gpu fuzz soak check format report bundle pins audit env dev-env clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -36,6 +36,12 @@ test: dev-env  ## Run all tests (CPU; starts real servers); ARGS="..." goes to p
 
 test-gpu:  ## Run the tests that need a CUDA device, with .venv if there is one, else with PYTHON; needs no network
 	PYTHONPATH=backend_src:client:perf$${PYTHONPATH:+:$$PYTHONPATH} $(GPU_PYTHON) -m pytest tests/gpu tests/unit/lazuli/triton_kernels $(ARGS)
+
+fuzz: dev-env  ## Send 20,000 malformed requests to a real server; ARGS="..." goes to pytest
+	LAZULI_FUZZ=$${LAZULI_FUZZ:-20000} $(VENV)/bin/python -m pytest tests/server/test_fuzz.py -s $(ARGS)
+
+soak: dev-env  ## Load a server for 20 minutes, and see that it stays right and holds no more; ARGS="--machine NAME ..."
+	$(VENV)/bin/python perf/soak.py $(ARGS)
 
 check: dev-env  ## Format, lint, types, unit tests, and that hot paths take no more work
 	$(VENV)/bin/ruff format --check .

@@ -222,6 +222,7 @@ class TestRerank:
             ({"truncate": "split"}, "truncate: "),
             ({"instruction": "find"}, "instruction: this model reads none"),
             ({"activation": "tanh"}, "activation: must be one of sigmoid, none"),
+            ({"weights": "1,2"}, "weights: this model reads query and document together"),
             ({"dimensions": 3}, "unknown parameter 'dimensions'"),
         ],
     )
