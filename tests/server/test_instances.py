@@ -16,7 +16,6 @@ from tritonclient.utils import InferenceServerException
 
 from .conftest import assert_same_vectors
 from .supervised import Supervised, load
-from .test_metrics import published_since
 from .test_overload import is_unavailable
 from .wire import grpc_infer
 
@@ -56,29 +55,37 @@ def replaced(text, old, new):
 
 
 def texts_by_instance(server):
-    """How many texts each instance of the engine has answered."""
+    """How many texts each instance of the engine has answered, once both have published since now."""
+    moment, deadline = time.time(), time.monotonic() + 20
+    while True:
+        published = values_by_instance(server, "lazuli_published_timestamp_seconds")
+        if min(published.values()) > moment:
+            return values_by_instance(server, "lazuli_texts_total", 'outcome="ok"')
+        assert time.monotonic() < deadline, "the metrics are not brought up to date"
+        time.sleep(0.1)
+
+
+def values_by_instance(server, name, label=""):
     with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
-    counted = {}
-    for line in lines:
-        if line.startswith("lazuli_texts_total{") and 'model="embedding"' in line and 'outcome="ok"' in line:
-            counted[re.search(r'model_instance="([^"]*)"', line)[1]] = float(line.rsplit(" ", 1)[1])
-    return counted
+    return {
+        re.search(r'model_instance="([^"]*)"', line)[1]: float(line.rsplit(" ", 1)[1])
+        for line in lines
+        if line.startswith(name + "{") and 'model="embedding"' in line and label in line
+    }
 
 
 def wait_for_texts(server, before, expected):
-    """What came since, once so many texts are counted: metrics are published once a second."""
+    """What came since, once so many texts are counted: that may be after the answer."""
     deadline = time.monotonic() + 20
     while True:
         shares = {name: count - before[name] for name, count in texts_by_instance(server).items()}
         if sum(shares.values()) >= expected or time.monotonic() > deadline:
             return shares
-        time.sleep(0.2)
 
 
 def test_both_have_a_fair_share_and_answer_alike(two_engines, reference):
     texts, expected = reference
-    published_since(two_engines, time.time())  # what the start has asked is counted
     before, start = texts_by_instance(two_engines), threading.Barrier(CLIENTS)
     assert len(before) == 2
 
@@ -138,7 +145,9 @@ def test_too_much_for_both_is_refused_and_the_rest_answered(two_engines, referen
         outcomes = Counter(threads.map(client, range(clients)))
     assert outcomes["refused"] > 0
     asked = outcomes["answered"] * len(texts)
-    assert min(wait_for_texts(two_engines, before, asked).values()) >= asked / 4
+    shares = wait_for_texts(two_engines, before, asked)
+    assert sum(shares.values()) == asked
+    assert min(shares.values()) > 0, shares
     assert_same_vectors(grpc_infer(two_engines, texts)[0], expected)
 
 
