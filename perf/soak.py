@@ -6,7 +6,8 @@
 Starts `lazuli serve` unless `--server` (gRPC) names one. Clients of both protocols and of streams send texts, ids and
 mistakes, and pairs if there is a model `rerank`; each answer is compared with that of its text alone, which was asked
 for before the load. Memory, threads and files of each process are read all the time. Ends with 1 if an answer is
-wrong or does not come, a process is not the one that it was, or something grows (`soaking/growth.py` says how much).
+wrong or does not come, a process is not the one that it was, or something grows (`soaking/growth.py` says how much; a
+run of a few minutes is too short to tell).
 """
 
 import argparse
@@ -24,7 +25,7 @@ from checkpoints.folder import find_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from reporting.measurement import Measurement, positive, write
 from soaking.clients import ANSWERED, COLUMNS, EXACT, ROWS, SENT, work
-from soaking.growth import LIMITS, PER, SUITE, WHOLE, Footprint, Held
+from soaking.growth import LEAST_REQUESTS, LIMITS, PER, SUITE, WHOLE, Footprint, Held
 from soaking.pool import make_pool
 from soaking.readings import read
 from soaking.server import Soaked, find_reranker, serve
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(write(options.machine, options.name, soak.lines()))
     faults = soak.faults()
     print("\n".join(["faults:", *faults]) if faults else "no fault")
+    if not soak.judges_growth():
+        print(f"too short to say what grows: that takes {LEAST_REQUESTS} requests once it is warm")
     return 1 if faults else 0
 
 
@@ -137,6 +140,10 @@ class Soak:
                 )
             )
         return lines
+
+    def judges_growth(self) -> bool:
+        """Whether it was long enough for that."""
+        return all(held.can_be_judged() for held in self._held.values())
 
     def faults(self) -> list[str]:
         """What was not as it should be."""

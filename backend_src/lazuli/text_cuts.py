@@ -30,7 +30,8 @@ def word_boundary(definition: Definition) -> re.Pattern[str] | None:
         return None
     if any(step["type"] == "Replace" and not _only_spaces(step) for step in steps):
         return None
-    if any(" " in token["content"] for token in definition.get("added_tokens") or [] if not token["special"]):
+    # Added tokens are looked for in the text as it is, before it is cut into words.
+    if any(not token["special"] for token in definition.get("added_tokens") or []):
         return None
     return _BOUNDARY
 

@@ -50,7 +50,8 @@ class TextReader:
         """The text, or of one that is much too long enough of the end that is kept: `limit` tokens, if not all of use.
 
         Megabytes would keep the tokenizer from everybody else for seconds, only to be cut or refused. A token hangs on
-        what is near it, so with some tokens to spare the first ones are those of the whole text.
+        what is near it, so with some tokens to spare the first ones are those of the whole text; not always in a word
+        of thousands of equal letters, which Unigram can divide in several ways at the same cost.
         """
         limit = limit or self.max_seq_length
         size = _CHARS_PER_TOKEN * limit

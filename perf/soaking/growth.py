@@ -15,6 +15,8 @@ import lazuli
 from reporting.measurement import provenance
 
 SUITE = "soak"
+# After fewer requests, once warm, growth is not judged: it may still be caches and pools that fill up.
+LEAST_REQUESTS = 30_000
 # The share of a run whose readings do not count: caches and pools fill up.
 WARM_UP = 0.25
 PER = 100_000
@@ -55,8 +57,14 @@ class Held:
         """Of what is read, in 100,000 requests, once the run is warm."""
         return self._growth(name, int(WARM_UP * len(self.requests)), len(self.requests))
 
+    def can_be_judged(self) -> bool:
+        """Whether there were requests enough for it."""
+        return self.requests[-1] - self.requests[int(WARM_UP * len(self.requests))] >= LEAST_REQUESTS
+
     def grows(self, name: str) -> bool:
         """Whether that is more than the limit, over the whole and over each third."""
+        if not self.can_be_judged():
+            return False
         count = len(self.requests)
         first = int(WARM_UP * count)
         most, least = LIMITS[name]

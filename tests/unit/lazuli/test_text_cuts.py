@@ -55,7 +55,7 @@ class TestWhichTokenizers:
             {"pre_tokenizer": {"type": "ByteLevel"}},
             {"normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}},
             {"normalizer": {"type": "Prepend", "prepend": "▁"}},
-            {"added_tokens": [{"content": "two words", "special": False}]},
+            {"added_tokens": [{"content": "gem", "special": False}]},
         ],
     )
     def test_no_other(self, changes):

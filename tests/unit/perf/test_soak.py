@@ -58,6 +58,13 @@ def test_growth(values, grows):
     assert held(values).grows("rss_mib") is grows
 
 
+def test_a_short_run_does_not_tell():
+    values = [float(place) for place in range(100)]
+    assert held(values, step=1000).can_be_judged()
+    assert not held(values, step=100).can_be_judged()
+    assert not held(values, step=100).grows("rss_mib")
+
+
 def test_growth_is_in_a_hundred_thousand_requests():
     assert held(np.arange(100.0)).growth("rss_mib") == pytest.approx(PER / 1000)
 
