@@ -5,6 +5,7 @@
 Takes the name of a shape and a folder; writes `config.json`, `modules.json`, pooling and bfloat16 `model.safetensors`.
 """
 
+import argparse
 import importlib.util
 import json
 import sys
@@ -183,4 +184,8 @@ def default_or_random() -> str:
 
 
 if __name__ == "__main__":
-    print(write_checkpoint(sys.argv[1], Path(sys.argv[2])))
+    _parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    _parser.add_argument("shape", choices=list(SHAPES))
+    _parser.add_argument("folder", type=Path)
+    _options = _parser.parse_args()
+    print(write_checkpoint(_options.shape, _options.folder))
