@@ -8,7 +8,6 @@ Takes the name of a shape and a folder; writes `config.json`, `modules.json`, po
 import argparse
 import importlib.util
 import json
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
