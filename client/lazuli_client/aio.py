@@ -85,7 +85,7 @@ class AsyncLazuliClient(AsyncTaskCalls):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; calls that are under way fail."""
+        """Close the connections; calls that are under way end with `ClosedError`."""
         await self._dispatcher.close()
 
     async def embed(
@@ -210,7 +210,8 @@ class AsyncLazuliClient(AsyncTaskCalls):
                     return
                 try:
                     answer = await stream.receive(self._settings.timeout_s)
-                except LazuliError as error:
+                except (LazuliError, asyncio.CancelledError) as raised:
+                    error = self._dispatcher.failure(raised)
                     await stream.close()
                     ledger.broken(error)
                     stream = self._dispatcher.transport().open_stream()

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterab
 from typing import TypeVar
 
 from lazuli_client.closed import AsyncClosedTransport
-from lazuli_client.errors import LazuliError
+from lazuli_client.errors import ClosedError, LazuliError
 from lazuli_client.reading import Answer, Reading
 from lazuli_client.request import EmbedRequest
 from lazuli_client.settings import Settings
@@ -35,10 +35,25 @@ class AsyncDispatcher:
         return self._connected
 
     async def close(self) -> None:
-        """Close the transport; calls that are under way fail."""
+        """Close the transport; requests that are under way end with `ClosedError`."""
         connected, self._connected = self._connected, AsyncClosedTransport()
         if connected is not None:
             await connected.close()
+
+    def failure(self, error: LazuliError | asyncio.CancelledError) -> LazuliError:
+        """The failure of the transport, where `close` was not the cause; grpc's asyncio calls that a cancellation.
+
+        Raises:
+            ClosedError: If the client was closed meanwhile.
+            asyncio.CancelledError: If the caller is cancelled.
+        """
+        task = asyncio.current_task()
+        is_callers = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling()
+        if isinstance(self._connected, AsyncClosedTransport) and not is_callers:
+            raise ClosedError from error
+        if isinstance(error, asyncio.CancelledError):
+            raise error
+        return error
 
     async def run(
         self, requests: Iterable[EmbedRequest] | AsyncIterable[EmbedRequest], reading: Reading[Answer]
@@ -72,7 +87,8 @@ class AsyncDispatcher:
                     return reading.read(
                         await self.transport().send(self._settings.mark(request, left_s), left_s), len(request.rows)
                     )
-                except LazuliError as error:
+                except (LazuliError, asyncio.CancelledError) as raised:
+                    error = self.failure(raised)
                     left_s = end - time.monotonic()
                     delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
                     if delay_s is None:

@@ -10,14 +10,13 @@ from typing import Any
 
 import aiohttp
 import grpc  # type: ignore[import-untyped, unused-ignore]
-import tritonclient.http.aio as triton_http
 from tritonclient.grpc import service_pb2_grpc
-from tritonclient.utils import InferenceServerException
 
 from lazuli_client import codec
 from lazuli_client.embeddings import Outputs
 from lazuli_client.errors import ConnectionFailedError, DeadlineError
 from lazuli_client.grpc_transport import CHANNEL_OPTIONS, END_TIMEOUT_S
+from lazuli_client.http_message import from_answer, to_post
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
 from lazuli_client.tls import Tls
@@ -91,32 +90,37 @@ class AioGrpcStream:
 
 
 class AioHttpTransport:
-    """tritonclient's asyncio client on aiohttp, with as many connections as requests may be in flight."""
+    """A session of aiohttp, with as many connections as requests may be in flight."""
 
     has_streams = False
 
     def __init__(self, address: str, max_connections: int, tls: Tls | None = None) -> None:
         self._address = address
-        security: dict[str, Any] = {"ssl": True, "ssl_context": tls.ssl_context()} if tls else {}
+        self._is_tls = tls is not None
+        self._url = f"{'https' if tls else 'http'}://{address}"
         # No timeout of its own: `send` has one for the whole exchange.
-        self._client = triton_http.InferenceServerClient(
-            address, conn_limit=max_connections, conn_timeout=None, **security
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=tls.ssl_context() if tls else True, limit=max_connections),
+            timeout=aiohttp.ClientTimeout(total=None),
         )
 
     async def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
         """One POST to `/v2/models/<model>/infer`."""
-        inputs = codec.to_http(request)
+        path, body, headers = to_post(request)
         try:
-            async with asyncio.timeout(timeout_s):
-                result = await self._client.infer(request.model, inputs, parameters=request.sent_parameters)
-        except (InferenceServerException, aiohttp.ClientError, OSError) as error:
-            raise codec.from_http_error(error, self._address, timeout_s) from error
-        return codec.from_http(result)
+            async with (
+                asyncio.timeout(timeout_s),
+                self._session.post(self._url + path, data=body, headers=headers, allow_redirects=False) as response,
+            ):
+                raw = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise codec.from_http_error(error, self._address, timeout_s, is_tls=self._is_tls) from error
+        return from_answer(response.status, response.headers, raw)
 
     def open_stream(self) -> AsyncStream:
         """Not over HTTP."""
         raise no_streams_over_http()
 
     async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+        """Close the connections; a request that is under way fails."""
+        await self._session.close()

@@ -28,7 +28,7 @@ from lazuli_client.transport import Transport, connect, no_streams_over_http
 
 
 class LazuliClient(TaskCalls):
-    """Embeds texts on a Lazuli server. Use it as a context manager; threads may share it.
+    """Embeds texts on a Lazuli server. Use it as a context manager; threads, and over HTTP forks, may share it.
 
         with LazuliClient() as client:
             client.embed(["one text", "another"]).embeddings      # float32 [2, D]
@@ -97,7 +97,7 @@ class LazuliClient(TaskCalls):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; requests that are under way are waited for or cancelled."""
+        """Close the connections; calls that are under way end with `ClosedError`."""
         self._dispatcher.close()
 
     def embed(
@@ -249,12 +249,12 @@ class LazuliClient(TaskCalls):
                 try:
                     answer = stream.receive(self._settings.timeout_s)
                 except LazuliError as error:
+                    self._dispatcher.check_open(error)
                     stream.close()
                     ledger.broken(error)
                     stream = self._dispatcher.transport.open_stream()
                     continue
-                part = ledger.take(answer)
-                if part is not None:
+                if (part := ledger.take(answer)) is not None:
                     yield part
         finally:
             stream.close()

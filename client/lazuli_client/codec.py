@@ -8,6 +8,7 @@ For gRPC the messages are built here on tritonclient's generated classes and not
 class drops the id of a failed request of a stream, so a caller could not be told which request failed.
 """
 
+import re
 import struct
 from typing import Any
 
@@ -16,7 +17,7 @@ import tritonclient.http as triton_http
 from numpy.typing import NDArray
 from tritonclient.grpc import InferResult as GrpcResult
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.utils import np_to_triton_dtype
 
 from lazuli_client.embeddings import Outputs
 from lazuli_client.errors import (
@@ -25,12 +26,16 @@ from lazuli_client.errors import (
     LazuliError,
     ServerError,
     from_grpc_status,
-    from_http_status,
     from_stream_message,
     tls_trouble,
 )
 from lazuli_client.ledger import StreamAnswer
+from lazuli_client.quoting import shown
 from lazuli_client.request import EmbedRequest
+
+# What a plain connection meets at a port of TLS, and one with TLS at a plain port: an alert in place of a status line,
+# or an end.
+_OTHER_END = re.compile(r"\\x15\\+x03|UNEXPECTED_EOF|connection reset|server disconnected", re.IGNORECASE)
 
 
 def to_grpc(request: EmbedRequest, request_id: str = "", *, stream: bool = False) -> Any:
@@ -63,9 +68,16 @@ def _set_parameter(parameter: Any, value: str | int | bool) -> None:
 
 
 def from_grpc(response: Any) -> Outputs:
-    """The outputs of a `ModelInferResponse`."""
-    result = GrpcResult(response)
-    return {output.name: result.as_numpy(output.name) for output in response.outputs}
+    """The outputs of a `ModelInferResponse`.
+
+    Raises:
+        ServerError: If it cannot be read.
+    """
+    try:
+        result = GrpcResult(response)
+        return {output.name: result.as_numpy(output.name) for output in response.outputs}
+    except Exception as error:  # whatever the parsers make of an answer that breaks the contract
+        raise ServerError(f"the server's answer cannot be read: {shown(repr(error))}") from error
 
 
 def from_grpc_stream(response: Any) -> StreamAnswer:
@@ -97,13 +109,24 @@ def from_http(result: Any) -> Outputs:
     return {output["name"]: result.as_numpy(output["name"]) for output in result.get_response()["outputs"]}
 
 
-def from_http_error(error: Exception, address: str, timeout_s: float) -> LazuliError:
-    """The typed error for what tritonclient's HTTP clients raise: its exception, or one of the socket's."""
-    if isinstance(error, InferenceServerException):
-        status = str(error.status() or "")
-        message = error.message()
-        return from_http_status(int(status), message) if status.isdigit() else ServerError(message)
+def from_http_error(error: Exception, address: str, timeout_s: float, *, is_tls: bool = False) -> LazuliError:
+    """The typed error for an HTTP exchange that broke off.
+
+    Args:
+        error: What urllib3, aiohttp or a socket raised.
+        address: host:port, for the message.
+        timeout_s: Limit of the exchange, for the message.
+        is_tls: Whether the client encrypts.
+    """
     if isinstance(error, TimeoutError):
         return DeadlineError(f"no answer from {address} within {timeout_s:g} s")
-    message = f"connection to {address} failed: {str(error) or type(error).__name__}"
-    return tls_trouble(message) or ConnectionFailedError(message)
+    words = shown(str(error), 500) if str(error) else type(error).__name__
+    message = f"connection to {address} failed: {words}"
+    return tls_trouble(message) or ConnectionFailedError(message + _tls_hint(error, words, is_tls))
+
+
+def _tls_hint(error: Exception, words: str, is_tls: bool) -> str:
+    """What to look at when the two ends may not agree on TLS."""
+    if not (any(isinstance(e, ConnectionResetError) for e in (error, error.__cause__)) or _OTHER_END.search(words)):
+        return ""
+    return "; perhaps the port does not speak TLS" if is_tls else "; perhaps the port wants TLS"

@@ -58,6 +58,17 @@ TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="PEM file of its 
 TlsName = Annotated[
     str | None, typer.Option("--tls-name", help="Name in the server's certificate, where it is not the host of --url.")
 ]
+# What errors call settings of `Tls`, and what the command line does.
+_OPTIONS = {
+    "Tls.ca_file": "--tls-ca",
+    "Tls.certificate_file": "--tls-cert",
+    "Tls.server_name": "--tls-name",
+    "tls: ca_file": "--tls-ca",
+    "tls: certificate_file": "--tls-cert",
+    "tls: key_file": "--tls-key",
+    "and key_file": "and --tls-key",
+    "but `tls` was given": "but --tls options were given",
+}
 InFlight = Annotated[int, typer.Option(min=1, help="Requests under way at once.")]
 
 
@@ -119,5 +130,7 @@ def one_line_errors(interrupted: str) -> Iterator[None]:
 
 
 def _fail(message: str, code: int) -> None:
+    for name, option in _OPTIONS.items():
+        message = message.replace(name, option)
     typer.echo("error: " + " ".join(message.split()), err=True)
     raise typer.Exit(code)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import chain
 
+from lazuli_client import forking
 from lazuli_client.closed import ClosedTransport
 from lazuli_client.errors import ClosedError, LazuliError
 from lazuli_client.reading import Answer, Reading
@@ -29,13 +30,27 @@ class Dispatcher:
     def __init__(self, settings: Settings, transport: Transport) -> None:
         self.transport = transport
         self._settings = settings
-        self._pool = ThreadPoolExecutor(settings.max_in_flight, thread_name_prefix="lazuli-client")
+        self._start_threads()
+        forking.watch(self)
+
+    def check_open(self, error: LazuliError) -> None:
+        """Raise `ClosedError` for a failure of the transport that `close` was the cause of, whatever it calls it."""
+        if isinstance(self.transport, ClosedTransport):
+            raise ClosedError from error
+
+    def after_fork(self) -> None:
+        """Take threads of its own in a child process; a transport sees to itself."""
+        if not isinstance(self.transport, ClosedTransport):
+            self._start_threads()
 
     def close(self) -> None:
-        """Close the transport; requests that are under way are waited for or cancelled."""
+        """Close the transport; requests that are under way end with `ClosedError`."""
         transport, self.transport = self.transport, ClosedTransport()
         transport.close()  # ends the waiting in the threads, where the transport can
         self._pool.shutdown(cancel_futures=True)
+
+    def _start_threads(self) -> None:
+        self._pool = ThreadPoolExecutor(self._settings.max_in_flight, thread_name_prefix="lazuli-client")
 
     def gather(self, requests: Iterator[EmbedRequest], reading: Reading[Answer]) -> Answer:
         """Send the requests of one batch."""
@@ -78,6 +93,7 @@ class Dispatcher:
                     self.transport.send(self._settings.mark(request, left_s), left_s), len(request.rows)
                 )
             except LazuliError as error:
+                self.check_open(error)
                 left_s = end - time.monotonic()
                 delay_s = self._settings.retry.next_delay_s(error, attempt, left_s) if retries else None
                 if delay_s is None:

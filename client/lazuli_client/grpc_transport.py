@@ -11,9 +11,16 @@ from typing import Any
 import grpc  # type: ignore[import-untyped, unused-ignore]
 from tritonclient.grpc import service_pb2_grpc
 
-from lazuli_client import codec
+from lazuli_client import codec, forking
 from lazuli_client.embeddings import Outputs
-from lazuli_client.errors import ConnectionFailedError, DeadlineError, LazuliError, ServerError
+from lazuli_client.errors import (
+    ClosedError,
+    ConnectionFailedError,
+    DeadlineError,
+    LazuliError,
+    ServerError,
+    UnsupportedError,
+)
 from lazuli_client.ledger import StreamAnswer
 from lazuli_client.request import EmbedRequest
 from lazuli_client.tls import Tls
@@ -34,32 +41,71 @@ END_TIMEOUT_S = 3.0
 
 
 class GrpcTransport:
-    """One channel, which all threads share."""
+    """One channel, which all threads share; made at the first use, so that a client may be made before a fork."""
 
     has_streams = True
 
     def __init__(self, address: str, tls: Tls | None = None) -> None:
-        self._channel = (
-            grpc.secure_channel(address, tls.grpc_credentials(), options=[*CHANNEL_OPTIONS, *tls.grpc_options()])
-            if tls
-            else grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-        )
-        self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+        self._address = address
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._channel: Any = None
+        self._stub: Any = None
+        self._is_closed = False
+        self._is_of_parent = False
+        forking.watch(self)
 
     def send(self, request: EmbedRequest, timeout_s: float) -> Outputs:
         """One unary call."""
+        message = codec.to_grpc(request)
+        stub = self._connected()
         try:
-            return codec.from_grpc(self._stub.ModelInfer(codec.to_grpc(request), timeout=timeout_s))
+            response = stub.ModelInfer(message, timeout=timeout_s)
         except grpc.RpcError as error:
             raise codec.from_grpc_error(error) from error
+        except ValueError as error:  # another thread has closed the channel
+            raise ClosedError from error
+        return codec.from_grpc(response)
 
     def open_stream(self) -> "GrpcStream":
         """A new stream; there may be several at once."""
-        return GrpcStream(self._stub)
+        stub = self._connected()
+        try:
+            return GrpcStream(stub)
+        except ValueError as error:
+            raise ClosedError from error
 
     def close(self) -> None:
         """Close the channel, which cancels what is in flight."""
-        self._channel.close()
+        with self._lock:
+            self._is_closed = True
+            if self._channel is not None and not self._is_of_parent:
+                self._channel.close()
+
+    def after_fork(self) -> None:
+        """Leave a channel that was in use to the parent: gRPC's threads and sockets do not survive a fork."""
+        self._lock = threading.Lock()
+        self._is_of_parent = self._channel is not None
+
+    def _connected(self) -> Any:
+        if self._is_of_parent:
+            raise UnsupportedError(
+                "this client has used gRPC in the process that this one was forked from; make a client of your own "
+                "in each process, before the first use in the parent or with the start method `spawn`, or use HTTP"
+            )
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError
+            if self._channel is None:
+                self._channel = self._open()
+                self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
+            return self._stub
+
+    def _open(self) -> Any:
+        if self._tls is None:
+            return grpc.insecure_channel(self._address, options=CHANNEL_OPTIONS)
+        options = [*CHANNEL_OPTIONS, *self._tls.grpc_options()]
+        return grpc.secure_channel(self._address, self._tls.grpc_credentials(), options=options)
 
 
 class GrpcStream:

@@ -120,7 +120,9 @@ def _split_url(url: str, protocol: Protocol) -> tuple[str, str]:
     """The scheme, if there is one, and host and port, as tritonclient wants them."""
     scheme, separator, rest = url.rpartition("://")
     if separator and scheme not in _SCHEMES[protocol]:
-        raise ValueError(f"url: {url!r} does not fit protocol {protocol!r}; give host:port, with TLS tls=Tls()")
+        raise ValueError(
+            f"url: {url!r} does not fit protocol {protocol!r}; give host:port, or for TLS {_SCHEMES[protocol][1]}://host:port"
+        )
     address = rest.rstrip("/")
     if problem := _problem(address, protocol):
         raise ValueError(f"url: {url!r}: {problem}; give host:port")

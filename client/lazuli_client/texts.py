@@ -105,7 +105,7 @@ def _as_tokens(tokens: Any, row: int) -> NDArray[np.int32]:
     elif not np.issubdtype(ids.dtype, np.integer):
         problem = f"must hold integers, got {ids.dtype}"
     elif ids.min() < _INT32.min or ids.max() > _INT32.max:
-        problem = f"an id does not fit into 32 bits: {ids.min()} to {ids.max()}"
+        problem = f"an id does not fit into 32 bits: {ids[(ids < _INT32.min) | (ids > _INT32.max)][0]}"
     if problem:
         raise InvalidInputError(f"input_ids[{row}]: {problem}", row=row)
     return ids.astype(np.int32)

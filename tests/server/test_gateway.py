@@ -24,6 +24,7 @@ from lazuli_client import LazuliClient
 from . import test_token_outputs
 from .conftest import assert_same_vectors
 from .gateways import Gateway, running_gateway
+from .test_admin import admin
 from .test_bad_input import BAD_TEXTS
 from .test_rerank import DOCUMENTS, QUERY, write_bert
 
@@ -188,7 +189,40 @@ def test_weights_of_words_and_the_health_of_each_model(server, tmp_path):
         assert (status, "inputs[1]: 102 tokens" in body["error"]) == (400, True)
         status, _, body = gateway.post("/v1/embeddings", {"model": "embed", "input": "a"})
         assert (status, "there are words" in body["error"]["message"]) == (404, True)
-        assert json.loads(gateway.get("/health?model=words"))["models"] == {"words": {"servers_ready": 1}}
+        assert json.loads(gateway.get("/health?model=words"))["models"] == {
+            "words": {"servers_ready": 1},
+            "nobody": {"servers_ready": 0},
+        }
+
+
+def test_a_model_that_is_unloaded_takes_no_other_with_it(server, tmp_path, reference):
+    """And where two models embed, each answers for the vectors that it has."""
+    models = [word for name in ("embed", "words", "classify") for word in ("--model", name)]
+    with running_gateway(tmp_path / "log", [server.grpc], *models, "--queue", "0.2") as gateway:
+
+        def is_ready(name):
+            return json.loads(gateway.get("/health"))["models"][name]["servers_ready"] == 1
+
+        wait_for(lambda: all(map(is_ready, ("embed", "words", "classify"))))
+        vectors = np.array(gateway.post("/embed", {"inputs": reference[0][:2]})[2], np.float32)
+        assert_same_vectors(vectors, reference[1][:2])
+        assert all(gateway.post("/embed_sparse", {"inputs": ["w1"]})[2])
+        path = "/v2/repository/models/classify"
+        try:
+            assert admin(server, f"{path}/unload", server.admin_key) == 200
+            wait_for(lambda: not is_ready("classify"))
+            status, _, body = gateway.post("/predict", {"inputs": "w1"})
+            assert (status, "no available versions" in body["error"]) == (503, True)
+            assert (is_ready("embed"), gateway.post("/embed", {"inputs": "a"})[0]) == (True, 200)
+            # A gateway that starts now offers what is there, and the other one when it comes.
+            with running_gateway(tmp_path / "later", [server.grpc], *models) as later:
+                wait_for(lambda: later.post("/embed", {"inputs": "a"})[0] == 200)
+                assert admin(server, f"{path}/load", server.admin_key) == 200
+                wait_for(lambda: later.post("/predict", {"inputs": "w1"})[0] == 200)
+        finally:
+            admin(server, f"{path}/load", server.admin_key)
+        wait_for(lambda: is_ready("classify"))
+        assert gateway.post("/predict", {"inputs": "w1"})[0] == 200
 
 
 OPTIONS = {"truncate", "dimensions", "normalize", "prompt_name", "input_type", "instruction"}

@@ -53,7 +53,9 @@ def gateway(
     max_requests: Annotated[int, typer.Option(min=1, help="Requests under way; each process has its share.")] = 512,
     rate: Annotated[float, typer.Option(min=0, help="Requests a second for each key; 0 for no limit.")] = 0.0,
     timeout: Annotated[float, typer.Option(help="Limit of one request in seconds.")] = 60.0,
-    body_timeout: Annotated[float, typer.Option(help="Seconds until the body of a request must be there.")] = 20.0,
+    body_timeout: Annotated[
+        float, typer.Option(help="Seconds until a request's head must be there, and then its body.")
+    ] = 20.0,
     queue: Annotated[float, typer.Option(help="Seconds that a request waits for a server that takes it.")] = 30.0,
     chunk_tokens: Annotated[int, typer.Option(min=1, help="Larger requests are cut into chunks of these.")] = 8192,
     query_tokens: Annotated[

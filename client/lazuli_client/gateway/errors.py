@@ -19,6 +19,9 @@ from lazuli_client.errors import (
 # Triton puts the request's id before what a model says, and the step of an ensemble.
 _FRAME = re.compile(r"^(in ensemble '[^']*', )?(\[request id: [^\]]*\] )?")
 _FIELD = re.compile(r"^(?P<field>\w+)(?=[\[:])")
+_ADVICE = re.compile(
+    r"(?P<before>; | or )pass (?P<option>truncate=\"end\"|force_dimensions=true)(?P<after> to [\w ]+)?"
+)
 _RETRY_AFTER_S = 1
 
 
@@ -54,6 +57,14 @@ def too_large(message: str, field: str | None = None) -> ApiError:
     return ApiError(413, message, "request_too_large", field=field)
 
 
+def not_decoded(encoding: bytes) -> ApiError:
+    """A compressed body."""
+    shown = encoding[:40].decode("latin-1")
+    return ApiError(
+        415, f"Content-Encoding: {shown!r} is not taken; send the body uncompressed", "unsupported_encoding"
+    )
+
+
 def fault() -> ApiError:
     """The gateway's own."""
     return ApiError(500, "the gateway failed; its log says why", "server_error")
@@ -74,11 +85,13 @@ def from_lazuli(error: LazuliError, fields: Mapping[str, str]) -> ApiError:
 
     Args:
         error: What the client's part raised; its rows are those of the request.
-        fields: What the API calls the fields that the server names.
+        fields: What the API calls the fields that the server names, and the options that it advises, such as
+            `truncate="end"`; "" where it has none like that.
     """
     message = _FRAME.sub("", error.message)
     match error:
         case InvalidInputError():
+            message = _ADVICE.sub(lambda advice: _translated(advice, fields), message)
             found = _FIELD.match(message)
             field = fields.get(found["field"], found["field"]) if found else None
             return invalid(_FIELD.sub(field, message) if field else message, field)
@@ -93,3 +106,9 @@ def from_lazuli(error: LazuliError, fields: Mapping[str, str]) -> ApiError:
         case DeadlineError():
             return ApiError(504, message, "timeout")
     return ApiError(500, message, "server_error")
+
+
+def _translated(advice: re.Match[str], fields: Mapping[str, str]) -> str:
+    """The advice in words of the API; nothing if it has no such option."""
+    option = fields.get(advice["option"], advice["option"])
+    return f"{advice['before']}pass {option}{advice['after'] or ''}" if option else ""

@@ -7,7 +7,11 @@ import logging
 import os
 import resource
 import signal
+import socket
+import ssl
 import tempfile
+from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,7 +31,12 @@ _BACKLOG = 4096
 
 
 def serve(settings: GatewaySettings) -> None:
-    """Serve until SIGTERM or Ctrl-C."""
+    """Serve until SIGTERM or Ctrl-C.
+
+    Raises:
+        ValueError: If certificate or key cannot be used.
+    """
+    _check_certificate(settings.tls_cert, settings.tls_key)
     _allow_many_connections()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
@@ -43,7 +52,7 @@ def serve(settings: GatewaySettings) -> None:
             port=settings.port,
             workers=settings.workers,
             loop="uvloop",
-            http=LimitedHttp,
+            http=partial(LimitedHttp, arrival_timeout_s=settings.body_timeout_s),  # type: ignore[arg-type]
             ws="none",
             lifespan="on",
             log_config=_logging(),
@@ -57,7 +66,7 @@ def serve(settings: GatewaySettings) -> None:
             ssl_keyfile=settings.tls_key,
         )
         if settings.workers > 1:
-            Workers(config, [config.bind_socket()]).run()
+            Workers(config, [_listening(config)]).run()
         else:
             uvicorn.Server(config).run()
 
@@ -68,9 +77,54 @@ class Workers(Multiprocess):
     def terminate_all(self) -> None:
         """Tell them to stop."""
         # Were it open here, connections would be taken until the last worker has ended, and answered by nobody.
-        for socket in self.sockets:
-            socket.close()
+        for listener in self.sockets:
+            listener.close()
         super().terminate_all()
+
+
+def _listening(config: uvicorn.Config) -> socket.socket:
+    """The socket of all processes.
+
+    Raises:
+        SystemExit: If nobody can listen there. uvicorn's own is only bound, which several may be at one port, and the
+            processes would not say that they cannot listen.
+    """
+    host, port, log = config.host, config.port, logging.getLogger("uvicorn.error")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        for_both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
+        listener = socket.create_server((host, port), family=family, backlog=config.backlog, dualstack_ipv6=for_both)
+    except OSError as error:
+        log.error("cannot listen on %s:%d: %s", host, port, error)
+        raise SystemExit(1) from None
+    log.info("listening on %s:%d", host, port)
+    listener.set_inheritable(True)
+    return listener
+
+
+def _check_certificate(chain: str | None, key: str | None) -> None:
+    """Say which file is wrong; OpenSSL names none.
+
+    Raises:
+        ValueError: If one cannot be used.
+    """
+    if chain is None or key is None:
+        return
+    for name, path, what in (("tls_cert", chain, b"CERTIFICATE-----"), ("tls_key", key, b"PRIVATE KEY-----")):
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise ValueError(f"{name}: {path} cannot be read: {error.strerror}") from None
+        if what not in content:
+            raise ValueError(f"{name}: {path} is no PEM file with a line -----BEGIN ... {what.decode()}")
+        if b"ENCRYPTED" in content:  # OpenSSL would ask for the password at the terminal
+            raise ValueError(f"{name}: {path} is encrypted; a key without a password is needed")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key)
+    except ssl.SSLError as error:
+        is_other = error.reason == "KEY_VALUES_MISMATCH"
+        reason = "the key is not that of the certificate" if is_other else str(error)
+        raise ValueError(f"tls_cert and tls_key: {chain} and {key} cannot be used: {reason}") from None
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -34,7 +34,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         requests_per_s: Rate for each key, or for each address where there are no keys; 0 for no limit. All processes
             count together.
         timeout_s: Limit of one request.
-        body_timeout_s: A body must be there in this time.
+        body_timeout_s: A head must be there in this time, and then a body.
         queue_s: How long a request waits for a server that takes it.
         chunk_tokens: A larger request is cut into chunks of so many tokens.
         query_tokens: A request of at most so many tokens is never held back.

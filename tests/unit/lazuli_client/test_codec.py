@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import InferenceServerException, deserialize_bytes_tensor, serialize_byte_tensor
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from lazuli_client import (
     ConnectionFailedError,
     DeadlineError,
     InvalidInputError,
     ServerError,
-    UnavailableError,
     codec,
 )
 from lazuli_client.request import text_request, token_request
@@ -87,12 +86,10 @@ def test_http_request():
 @pytest.mark.parametrize(
     ("error", "kind", "match"),
     [
-        (InferenceServerException("text[0]: bad", status="400"), InvalidInputError, "text"),
-        (InferenceServerException("Exceeds maximum queue size", status="503"), UnavailableError, "queue"),
-        (InferenceServerException("odd"), ServerError, "odd"),
         (TimeoutError(), DeadlineError, "no answer from host:1 within 2.5 s"),
         (ConnectionRefusedError(111, "Connection refused"), ConnectionFailedError, "host:1.*refused"),
         (RuntimeError(), ConnectionFailedError, "RuntimeError"),
+        (OSError("\x1b[31m\nred"), ConnectionFailedError, r"\\x1b\[31m red$"),
     ],
 )
 def test_http_errors(error, kind, match):
@@ -100,3 +97,24 @@ def test_http_errors(error, kind, match):
     assert type(mapped) is kind
     with pytest.raises(kind, match=match):
         raise mapped
+
+
+@pytest.mark.parametrize(
+    ("is_tls", "hint"), [(True, "perhaps the port does not speak TLS$"), (False, "perhaps the port wants TLS$")]
+)
+@pytest.mark.parametrize(
+    "words", ["[Errno 104] Connection reset by peer", "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF", "Server disconnected"]
+)
+def test_who_hangs_up_may_not_agree_on_tls(words, is_tls, hint):
+    error = codec.from_http_error(OSError(words), "host:1", 2.5, is_tls=is_tls)
+    assert type(error) is ConnectionFailedError
+    with pytest.raises(ConnectionFailedError, match=hint):
+        raise error
+
+
+def test_an_answer_over_grpc_that_cannot_be_read():
+    response = service_pb2.ModelInferResponse()
+    response.outputs.add(name="embedding", datatype="FP32", shape=[1, 4])
+    response.raw_output_contents.append(b"123")
+    with pytest.raises(ServerError, match="cannot be read"):
+        codec.from_grpc(response)

@@ -66,7 +66,8 @@ def test_token_lists():
         ([[1], 3], r"input_ids\[1\]: must be a flat list"),
         ([[[1]]], r"input_ids\[0\]: must be a flat list"),
         ([[1, [2, 3]]], r"input_ids\[0\]: must be a flat list"),
-        ([[2**40]], r"input_ids\[0\]: an id does not fit into 32 bits"),
+        ([[2**40]], r"input_ids\[0\]: an id does not fit into 32 bits: 1099511627776$"),
+        ([[5, -(2**40), 7]], r"input_ids\[0\]: an id does not fit into 32 bits: -1099511627776$"),
     ],
 )
 def test_bad_token_lists_are_named(rows, match):

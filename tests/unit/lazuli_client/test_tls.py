@@ -2,10 +2,11 @@
 
 import pytest
 import trustme
+import typer
 
 from lazuli_client import ConnectionFailedError, LazuliClient, Tls, TlsError
-from lazuli_client.command_line import tls_of
-from lazuli_client.errors import from_grpc_status
+from lazuli_client.command_line import one_line_errors, tls_of
+from lazuli_client.errors import from_grpc_status, tls_trouble
 from lazuli_client.retry import RetryPolicy
 from lazuli_client.settings import Settings
 
@@ -54,6 +55,30 @@ def test_the_scheme_of_the_address(plain, secure, protocol):
 def test_the_command_line(files):
     assert tls_of(None, None, None, None) is None
     assert tls_of(files / "ca.pem", None, None, "a.example") == Tls(ca_file=files / "ca.pem", server_name="a.example")
+
+
+@pytest.mark.parametrize(
+    ("error", "names"),
+    [
+        (tls_trouble("certificate verify failed"), "(--tls-ca)"),
+        (tls_trouble("hostname mismatch"), "(--tls-name)"),
+        (tls_trouble("alert bad certificate"), "(--tls-cert)"),
+        (ValueError("tls: ca_file a.pem: no such file"), "error: --tls-ca a.pem: no such file"),
+        (
+            ValueError("tls: certificate_file and key_file belong together"),
+            "error: --tls-cert and --tls-key belong together",
+        ),
+    ],
+)
+def test_the_command_line_names_its_own_options(error, names, capsys):
+    with pytest.raises(typer.Exit), one_line_errors("interrupted"):
+        raise error
+    assert names in capsys.readouterr().err
+
+
+def test_an_address_of_another_protocol_says_how_to_ask_for_tls():
+    with pytest.raises(ValueError, match=r"give host:port, or for TLS https://host:port"):
+        Settings(url="grpcs://host:1", protocol="http")
 
 
 def test_trouble_with_certificates_is_not_tried_again_but_a_server_that_hangs_up_is():

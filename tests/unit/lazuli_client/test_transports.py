@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,9 +37,18 @@ from lazuli_client.grpc_transport import GrpcStream
 TEXTS = [f"text {place}" for place in range(11)]
 
 
-def behave(texts: list[str], released: threading.Event) -> tuple[str, int, str] | None:
+class Release(threading.Event):
+    """Lets requests go that hang; counts them in `arrived`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrived = threading.Semaphore(0)
+
+
+def behave(texts: list[str], released: Release) -> tuple[str, int, str] | None:
     """Texts that make the servers fail: gRPC code, HTTP status, message."""
     if "hang" in texts:
+        released.arrived.release()
         released.wait(20)
     if "full" in texts:
         return "UNAVAILABLE", 503, "Exceeds maximum queue size"
@@ -152,24 +164,24 @@ def http_handler(fake, released):
 
 @pytest.fixture
 def grpc_server(fake):
-    released = threading.Event()
+    released = Release()
     server = grpc.server(futures.ThreadPoolExecutor(16))
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Servicer(fake, released), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    yield SimpleNamespace(protocol="grpc", url=f"127.0.0.1:{port}")
+    yield SimpleNamespace(protocol="grpc", url=f"127.0.0.1:{port}", released=released)
     released.set()
     server.stop(None).wait()
 
 
 @pytest.fixture
 def http_server(fake):
-    released = threading.Event()
+    released = Release()
     server = ThreadingHTTPServer(("127.0.0.1", 0), http_handler(fake, released))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield SimpleNamespace(protocol="http", url=f"http://127.0.0.1:{server.server_address[1]}")
+    yield SimpleNamespace(protocol="http", url=f"http://127.0.0.1:{server.server_address[1]}", released=released)
     released.set()
     server.shutdown()
     thread.join()
@@ -364,6 +376,100 @@ async def test_use_after_close(server):
         await used.embed("a")
     with pytest.raises(ClosedError, match="the client is closed"):
         await anext(used.embed_iter(TEXTS))
+
+
+async def test_close_ends_the_calls_that_are_under_way(server):
+    texts = ["hang"] * 4
+    settings = settings_of(server, timeout_s=60, rows_per_request=1, max_in_flight=2)
+    client = LazuliClient(server.url, **settings)
+    with futures.ThreadPoolExecutor(3) as threads:
+        calls = [threads.submit(client.embed, given) for given in ("hang", "hang", texts)]
+        assert all(server.released.arrived.acquire(timeout=20) for _ in range(4))
+        client.close()
+        assert [type(call.exception()) for call in calls] == [ClosedError] * 3
+    used = AsyncLazuliClient(server.url, **settings)
+    tasks = [asyncio.create_task(used.embed(given)) for given in ("hang", texts)]
+    assert await asyncio.to_thread(server.released.arrived.acquire, timeout=20)
+    assert await asyncio.to_thread(server.released.arrived.acquire, timeout=20)
+    await used.close()
+    assert [type(error) for error in await asyncio.gather(*tasks, return_exceptions=True)] == [ClosedError] * 2
+
+
+async def test_close_ends_the_streams_that_are_under_way(grpc_server):
+    settings = settings_of(grpc_server, timeout_s=60)
+    client = LazuliClient(grpc_server.url, **settings)
+    with futures.ThreadPoolExecutor(1) as threads:
+        call = threads.submit(list, client.embed_iter(["hang"]))
+        assert grpc_server.released.arrived.acquire(timeout=20)
+        client.close()
+        assert type(call.exception()) is ClosedError
+    used = AsyncLazuliClient(grpc_server.url, **settings)
+    task = asyncio.create_task(anext(used.embed_iter(["hang"])))
+    assert await asyncio.to_thread(grpc_server.released.arrived.acquire, timeout=20)
+    await used.close()
+    assert [type(error) for error in await asyncio.gather(task, return_exceptions=True)] == [ClosedError]
+
+
+async def test_a_caller_who_is_cancelled_is_told_so(server):
+    async with AsyncLazuliClient(server.url, **settings_of(server)) as client:
+        task = asyncio.create_task(client.embed("hang"))
+        assert await asyncio.to_thread(server.released.arrived.acquire, timeout=20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def fork(work: Callable[[], None]) -> int:
+    """The process id of a child that does the work, or fails."""
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(60)
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return child
+
+
+# Python 3.12 warns of what is tested here.
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_an_http_client_is_used_on_both_sides_of_a_fork(http_server, fake):
+    with LazuliClient(http_server.url, **settings_of(http_server)) as client:
+        client.embed(TEXTS)  # connections and threads that a child must not use
+
+        def use(name: str) -> None:
+            for place in range(30):
+                texts = [f"{name} {place}", *TEXTS[: 10 * (place % 3 == 0)]]
+                assert np.array_equal(client.embed(texts).embeddings, np.stack([fake.vector(text) for text in texts]))
+
+        def use_and_close() -> None:
+            use("child")
+            client.close()
+
+        child = fork(use_and_close)
+        use("parent")
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(client.embed(TEXTS)) == 11
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_grpc_client_that_was_used_before_a_fork_says_so_in_the_child(grpc_server):
+    with LazuliClient(grpc_server.url, **settings_of(grpc_server)) as client:
+        client.embed(TEXTS)
+
+        def use() -> None:
+            for texts in ("a", TEXTS):
+                with pytest.raises(UnsupportedError, match="make a client of your own in each process"):
+                    client.embed(texts)
+            with pytest.raises(UnsupportedError, match="forked"):
+                next(client.embed_iter(TEXTS))
+            client.close()
+
+        assert os.waitpid(fork(use), 0)[1] == 0
+        assert len(client.embed(TEXTS)) == 11
 
 
 async def test_a_dropped_http_connection(http_server):

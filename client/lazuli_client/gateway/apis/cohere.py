@@ -192,8 +192,12 @@ def _meta(call: Call, units: BilledUnits) -> ApiMeta:
     return ApiMeta(ApiVersion(), units, Tokens(call.tokens))
 
 
-# What the API calls the fields that the server names.
-_FIELDS = {"dimensions": "output_dimension"}
+# What the API calls the fields that the server names, and the options that it advises.
+_FIELDS = {
+    "dimensions": "output_dimension",
+    'truncate="end"': 'truncate: "END"',
+    "force_dimensions=true": "",
+}
 _EXAMPLE: Any = {"model": "embed", "input_type": "search_document", "texts": ["a blue gem", "a red car"]}
 EMBED = Endpoint("/v2/embed", EmbedRequest, EmbedResponse, embed, _FIELDS, "Vectors of texts (Cohere)", _EXAMPLE)
 RERANK = Endpoint(
@@ -201,7 +205,7 @@ RERANK = Endpoint(
     RerankRequest,
     RerankResponse,
     rerank,
-    {"document": "documents"},
+    {"document": "documents", 'truncate="end"': ""},
     "Documents in the order in which they answer a query (Cohere)",
     {"model": "rerank", "query": "a ring", "documents": ["a sapphire ring", "a red car"], "top_n": 1},
 )

@@ -36,7 +36,7 @@ class Endpoint(Generic[Body]):
         body: Struct of what it takes.
         answer: Of what it answers, for the OpenAPI document.
         run: From the message to the JSON of the answer.
-        fields: What the API calls the fields that the server names, such as text.
+        fields: What the API calls the fields that the server names, such as text, and the options that it advises.
         summary: A line for the OpenAPI document.
         example: A body, for the OpenAPI document.
         decode: From JSON to the message.

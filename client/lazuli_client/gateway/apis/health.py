@@ -7,6 +7,7 @@ from starlette.responses import Response
 from lazuli_client.gateway.apis.shapes import JSON, error_response
 from lazuli_client.gateway.errors import ApiError
 from lazuli_client.gateway.metrics import CONTENT_TYPE
+from lazuli_client.gateway.settings import GatewaySettings
 from lazuli_client.gateway.state import Gateway
 
 
@@ -19,9 +20,12 @@ async def health(request: Request) -> Response:
         if wanted not in gateway.settings.models:
             missing = ApiError(404, f"model: {wanted!r} is not offered", "model_not_found", field="model")
             return error_response(missing, request.url.path)
-    models = {model.name: {"servers_ready": len(pool.fit(model.name))} for model in gateway.models}
+    models = {model: {"servers_ready": len(pool.fit(model))} for model in gateway.settings.models}
     is_well = bool(pool.fit(wanted))
-    status = "ok" if all(pool.fit(model) for model in models) else "some models have no server"
+    # Those that are offered by default need not be there; those that were named must.
+    is_default = gateway.settings.models == GatewaySettings().models
+    needed = [model.name for model in gateway.models] if is_default else gateway.settings.models
+    status = "ok" if all(map(pool.fit, needed)) else "some models have no server"
     body = {
         "status": status if is_well else f"no server is ready{'' if wanted is None else ' for that model'}",
         "servers_ready": len(pool.fit()),

@@ -87,7 +87,7 @@ async def rerank(gateway: Gateway, body: RerankRequest, call: Call) -> bytes:
     try:
         best = await ranked(gateway, body.model, body.query, texts, options, call, field=field, top_n=body.top_n)
     except LazuliError as error:
-        raise from_lazuli(error, {"document": field}) from None
+        raise from_lazuli(error, TEI_OPTIONS | {"document": field}) from None
     if body.texts is not None:
         return msgspec.json.encode(
             [Rank(one.index, one.score, texts[one.index] if body.return_text else None) for one in best]
@@ -109,6 +109,8 @@ def _results(best: Ranking, texts: list[str], with_texts: bool) -> list[Result]:
     return [Result(one.index, one.score, Document(texts[one.index]) if with_texts else None) for one in best]
 
 
+# What these APIs call the options that the server advises.
+TEI_OPTIONS = {'truncate="end"': "truncate: true", "force_dimensions=true": ""}
 _SUMMARY = "Documents in the order in which they answer a query (Jina, text-embeddings-inference)"
 _EXAMPLE = {"query": "a ring", "documents": ["a sapphire ring", "a red car"]}
 RERANK = Endpoint("/rerank", RerankRequest, RerankResponse | list[Rank], rerank, {}, _SUMMARY, _EXAMPLE)

@@ -25,7 +25,7 @@ def cohere_error(error: ApiError) -> object:
 
 def tei_error(error: ApiError) -> object:
     """That of text-embeddings-inference."""
-    kinds = {400: "Validation", 413: "Validation", 429: "Overloaded", 503: "Unhealthy"}
+    kinds = {400: "Validation", 413: "Validation", 415: "Validation", 429: "Overloaded", 503: "Unhealthy"}
     return {"error": error.message, "error_type": kinds.get(error.status, "Backend")}
 
 
@@ -41,6 +41,8 @@ def error_response(error: ApiError, path: str) -> Response:
     headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 415:
+        headers["Accept-Encoding"] = "identity"
     if error.status == 408:  # the rest of the body may still come
         headers["Connection"] = "close"
     return Response(orjson.dumps(shape_of(path)(error)), error.status, headers, JSON)

@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 
 from lazuli_client.gateway.apis.encode import as_base64, as_numbers, join_rows
 from lazuli_client.gateway.apis.endpoint import Endpoint
-from lazuli_client.gateway.apis.jina import truncation
+from lazuli_client.gateway.apis.jina import TEI_OPTIONS, truncation
+from lazuli_client.gateway.apis.ranks import refuse
 from lazuli_client.gateway.errors import invalid
 from lazuli_client.gateway.replicas.call import Call
 from lazuli_client.gateway.state import Gateway
@@ -82,7 +83,7 @@ class PredictRequest(Struct, forbid_unknown_fields=True):
     inputs: TextsToLabel
     truncate: bool | None = False
     truncation_direction: Direction | None = "Right"
-    raw_scores: Literal[False] | None = False
+    raw_scores: bool | None = False
     parameters: Parameters | None = None
 
 
@@ -109,7 +110,7 @@ async def embed(gateway: Gateway, body: EmbedRequest, call: Call) -> bytes:
         dimensions=body.dimensions,
         normalize=body.normalize is not False,
     )
-    answer = await gateway.service.embed(gateway.models.find(None, "embed"), texts, options, call)
+    answer = await gateway.service.embed(gateway.models.find(None, "embed", "dense"), texts, options, call)
     if not answer.embeddings.shape[1]:
         raise invalid("the model has no dense vectors")
     write = as_base64 if body.encoding_format == "base64" else as_numbers
@@ -124,7 +125,7 @@ async def embed_sparse(gateway: Gateway, body: SparseRequest, call: Call) -> byt
         truncate=truncation(bool(body.truncate), body.truncation_direction),
         output="sparse",
     )
-    answer = await gateway.service.embed(gateway.models.find(None, "embed"), texts, options, call)
+    answer = await gateway.service.embed(gateway.models.find(None, "embed", "sparse"), texts, options, call)
     with call.timings.stage("encode"):
         return msgspec.json.encode(
             [
@@ -136,6 +137,7 @@ async def embed_sparse(gateway: Gateway, body: SparseRequest, call: Call) -> byt
 
 async def predict(gateway: Gateway, body: PredictRequest, call: Call) -> bytes:
     """Label; the labels of a text come best first."""
+    refuse("raw_scores: true", body.raw_scores or None)
     texts, is_one = _texts_to_label(body.inputs)
     gateway.check_rows(len(texts), "inputs")
     options = ClassifyOptions(truncate=truncation(bool(body.truncate), body.truncation_direction))
@@ -177,7 +179,7 @@ def _predictions(answer: Labels, row: int, top_k: int | None) -> list[Prediction
     return [Prediction(float(probabilities[place]), answer.names[place]) for place in best]
 
 
-_FIELDS = {"text": "inputs"}
+_FIELDS = TEI_OPTIONS | {"text": "inputs"}
 _EXAMPLE = {"inputs": ["a blue gem", "a red car"]}
 EMBED = Endpoint(
     "/embed", EmbedRequest, list[list[float] | str], embed, _FIELDS, "Vectors (text-embeddings-inference)", _EXAMPLE

@@ -13,7 +13,7 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lazuli_client.gateway.apis.shapes import error_response
-from lazuli_client.gateway.errors import ApiError, fault, overloaded, stopping
+from lazuli_client.gateway.errors import ApiError, fault, not_decoded, overloaded, stopping
 from lazuli_client.gateway.guard import rate
 from lazuli_client.gateway.guard.access_log import log_request
 from lazuli_client.gateway.guard.arrival import Arrival, Places
@@ -122,6 +122,8 @@ class Guard:
         if wait_s:
             limit = self._settings.requests_per_s
             raise overloaded(f"more than {limit:g} requests a second; try again", max(1, math.ceil(wait_s)))
+        if (encoding := headers.get(b"content-encoding", b"identity")).lower() not in (b"", b"identity"):
+            raise not_decoded(encoding)
         set_deadline(call, headers, now, self._settings.timeout_s)
         return key
 

@@ -8,19 +8,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from lazuli_client.errors import ConnectionFailedError, ModelNotFoundError, UnavailableError
+from lazuli_client.errors import (
+    ConnectionFailedError,
+    DeadlineError,
+    InvalidInputError,
+    LazuliError,
+    ModelNotFoundError,
+    TlsError,
+    UnavailableError,
+    UnsupportedError,
+)
 from lazuli_client.gateway.errors import ApiError, invalid
 from lazuli_client.gateway.replicas.replica import Replica
 from lazuli_client.gateway.settings import GatewaySettings
 from lazuli_client.gateway.work.estimate import TokenEstimate
-from lazuli_client.health import probe
-from lazuli_client.request import text_request
+from lazuli_client.health import PROBE_TEXT, probe
+from lazuli_client.options import EmbedOptions
+from lazuli_client.request import text_request, text_requests
 from lazuli_client.settings import Settings
 
 if TYPE_CHECKING:
     from lazuli_client.gateway.work.tokens import LocalTokenizer
 
 Kind = Literal["embed", "rerank", "classify"]
+Output = Literal["dense", "sparse"]
+# They tell of the server, all others of the model that was asked for.
+_OF_SERVER = (ConnectionFailedError, DeadlineError, TlsError)
 _DISCOVERY_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
 
@@ -67,13 +80,14 @@ class Models:
         }
         self._models: dict[str, ServedModel] = {}
         self._left_out: set[str] = set()
+        self._outputs: dict[str, set[Output]] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
         """The models in the order of the settings."""
         return iter([self._models[name] for name in self._settings.models if name in self._models])
 
-    def find(self, name: str | None, kind: Kind) -> ServedModel:
-        """The model that a request names, or the first of the kind.
+    def find(self, name: str | None, kind: Kind, output: Output | None = None) -> ServedModel:
+        """The model that a request names, or the first of the kind; with `output`, the first that has such vectors.
 
         Raises:
             ApiError: If there is none, or it is for something else.
@@ -81,7 +95,9 @@ class Models:
         of_kind = [model.name for model in self if model.kind == kind]
         if name is None:
             if of_kind:
-                return self._models[of_kind[0]]
+                # Where it is not known yet, or none has it, the server says what is wrong.
+                having = [one for one in of_kind if output is None or output in self._outputs.get(one, {output})]
+                return self._models[(having or of_kind)[0]]
             raise self._missing(f"there is no model to {kind}")
         found = self._models.get(self._settings.aliases.get(name, name))
         if found is None:
@@ -96,21 +112,29 @@ class Models:
         return ApiError(404, message, "model_not_found", field="model")
 
     async def discover(self, replica: Replica) -> None:
-        """Take down which of the models a server has.
+        """Take down which of the models a server has; one that is away for now is asked again soon.
 
         Raises:
-            LazuliError: If it does not answer, or has none.
+            LazuliError: If it does not answer, or has none that is ready.
         """
-        found = [name for name in self._settings.models if await self._is_there(replica, name)]
+        found, away = list[str](), dict[str, LazuliError]()
+        for name in self._settings.models:
+            try:
+                if await self._is_there(replica, name):
+                    found.append(name)
+            except ModelNotFoundError:
+                pass
+            except _OF_SERVER:
+                raise
+            except LazuliError as error:
+                away[name] = error
         if not found:
-            raise UnavailableError(f"not ready: none of the models {', '.join(self._settings.models)} is there")
-        replica.offer(found)
+            said = "".join(f"; {error}" for error in list(away.values())[:1])
+            raise UnavailableError(f"not ready: none of the models {', '.join(self._settings.models)} is there{said}")
+        replica.offer([name for name in self._settings.models if name in found or name in away])
 
     async def _is_there(self, replica: Replica, name: str) -> bool:
-        try:
-            inputs, outputs = await replica.wire.tensors_of(name, _DISCOVERY_TIMEOUT_S)
-        except ModelNotFoundError:
-            return False
+        inputs, outputs = await replica.wire.tensors_of(name, _DISCOVERY_TIMEOUT_S)
         kind = _kind(inputs, outputs)
         if kind is None:
             if name not in self._left_out:
@@ -123,16 +147,34 @@ class Models:
         return True
 
     async def ask(self, replica: Replica, model: str) -> None:
-        """One small inference; of one that had none before, the tokenizer is compared with that which runs here.
+        """One small inference; of one that had none before, also its outputs, and the tokenizer if it runs here, too.
 
         Raises:
             LazuliError: If it fails.
         """
-        served = self._models[model]
-        if model in self._tokenizers and not replica.is_fit(model):
+        served = self._models.get(model)
+        if served is None:  # no server has told what it is for
+            raise UnavailableError(f"not ready: the server does not tell what {model} is")
+        is_new = not replica.is_fit(model)
+        if model in self._tokenizers and is_new:
             await self._check_tokenizer(replica, model)
         request, reading = probe(served.settings, served.kind)
-        reading.read(await replica.wire.send(request, _DISCOVERY_TIMEOUT_S), len(request.rows))
+        answer = reading.read(await replica.wire.send(request, _DISCOVERY_TIMEOUT_S), len(request.rows))
+        if served.kind == "embed" and (is_new or model not in self._outputs):
+            await self._take_down_outputs(replica, served, is_dense=bool(answer.embeddings.shape[1]))
+
+    async def _take_down_outputs(self, replica: Replica, served: ServedModel, *, is_dense: bool) -> None:
+        """A server's metadata names the tensors of all models alike, so only a question tells."""
+        outputs: set[Output] = {"dense"} if is_dense else set()
+        request = next(text_requests(served.settings, [PROBE_TEXT], EmbedOptions(output="sparse")))
+        try:
+            await replica.wire.send(request, _DISCOVERY_TIMEOUT_S)
+            outputs.add("sparse")
+        except (InvalidInputError, UnsupportedError):
+            pass
+        except LazuliError:  # what it has to do for others tells nothing of its outputs
+            return
+        self._outputs[served.name] = outputs
 
     async def _check_tokenizer(self, replica: Replica, name: str) -> None:
         steps = "tokenizer" if name == "embed" else f"{name}.tokenizer"

@@ -19,6 +19,8 @@ WIDTH = 4
 LIMIT = 50
 TENSORS = {
     "embed": ({"text"}, {"embedding", "token_count", "truncated"}),
+    "dense": ({"text"}, {"embedding", "token_count", "truncated"}),
+    "splade": ({"text"}, {"embedding", "token_count", "truncated"}),
     "rerank": ({"query", "document"}, {"score", "token_count", "truncated"}),
     "classify": ({"text"}, {"label", "probability", "token_count", "truncated"}),
 }
@@ -33,10 +35,11 @@ def vector(text):
 class FakeWire:
     """A server: answers at once, unless `hook` waits or raises."""
 
-    def __init__(self, address, hook=None, models=("embed", "rerank", "classify")):
+    def __init__(self, address, hook=None, models=tuple(TENSORS)):
         self.address = address
         self.hook = hook
         self.models = models
+        self.asked = ""  # whose tensors were asked for last
         self.requests = []
         self.ids = []
 
@@ -50,6 +53,7 @@ class FakeWire:
         return answer(request)
 
     async def tensors_of(self, model, timeout_s):
+        self.asked = model
         if self.hook is not None:
             await self.hook(self, None, True)
         if model not in self.models:
@@ -90,6 +94,10 @@ def answer(request):
         return outputs | ({"labels": names} if "labels" in request.parameters else {})
     vectors = np.stack([vector(text) for text in texts])
     output = request.parameters.get("output", "float32")
+    if request.model == "dense" and output == "sparse":
+        raise InvalidInputError("output: sparse: the model has no such output, only dense vectors")
+    if request.model == "splade" and output == "float32":
+        return outputs | {"embedding": np.zeros((rows, 0), np.float32)}
     if output == "sparse":
         ids = np.array([[1, 7, -1]] * rows, np.int32)
         return outputs | {"sparse_ids": ids, "sparse_weights": np.array([[0.5, 0.25, 0]] * rows, np.float32)}

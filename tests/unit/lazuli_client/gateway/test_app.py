@@ -8,7 +8,13 @@ import logging
 import numpy as np
 import pytest
 
-from lazuli_client.errors import ConnectionFailedError, ServerError
+from lazuli_client.errors import (
+    ConnectionFailedError,
+    InvalidInputError,
+    ServerError,
+    UnavailableError,
+    UnsupportedError,
+)
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LONG = "word " * 60
@@ -530,6 +536,132 @@ async def test_health_of_each_model(gateway):
         refused = await app.post("/rerank", {"query": "q", "texts": ["a"]})
         assert (refused.status, "the device failed" in refused.json()["error"]) == (503, True)
         assert (await app.post("/v1/embeddings", {"model": "embed", "input": "a"})).status == 200
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnavailableError("Request for unknown model: 'classify' has no available versions"),
+        ServerError("INTERNAL"),
+        UnsupportedError("no metadata"),
+        InvalidInputError("a bad name"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("from_the_start", [True, False])
+async def test_a_model_that_is_unloaded_takes_no_other_with_it(gateway, error, from_the_start):
+    is_away = from_the_start
+
+    async def classify_is_away(wire, request, is_probe):
+        if is_away and (request.model if request else wire.asked) == "classify":
+            raise error
+
+    async def ready(app, count):
+        async with asyncio.timeout(30):
+            while len(app.gateway.pool.fit("classify")) != count:
+                await asyncio.sleep(0.02)
+
+    async with gateway(classify_is_away, queue_s=0.1) as app:
+        if not from_the_start:
+            await ready(app, 1)
+            is_away = True
+        await ready(app, 0)
+        await asyncio.sleep(0.3)  # some rounds of the watch
+        health = await app.get("/health")
+        ready_servers = {name: one["servers_ready"] for name, one in health.json()["models"].items()}
+        assert (health.status, ready_servers) == (200, {"embed": 1, "rerank": 1, "classify": 0})
+        assert (await app.post("/v1/embeddings", {"model": "embed", "input": "a"})).status == 200
+        is_away = False
+        await ready(app, 1)
+        assert (await app.post("/predict", {"inputs": "a"})).status == 200
+
+
+async def test_a_server_without_any_loaded_model_is_out(gateway):
+    async def all_are_away(wire, request, is_probe):
+        raise UnavailableError("Request for unknown model: 'x' has no available versions")
+
+    async with gateway(all_are_away, queue_s=0.1) as app:
+        assert (await app.get("/health")).status == 503
+        assert "no available versions" in app.gateway.pool.replicas[0].reason
+
+
+@pytest.mark.parametrize("models", [("embed", "nobody"), ("nobody", "embed")])
+async def test_a_model_that_was_named_and_never_found_is_not_ready(gateway, models):
+    async with gateway(models=models) as app:
+        health = (await app.get("/health")).json()
+        assert health["models"] == {"embed": {"servers_ready": 1}, "nobody": {"servers_ready": 0}}
+        assert health["status"] == "some models have no server"
+
+
+@pytest.mark.parametrize("models", [("dense", "splade"), ("splade", "dense")])
+async def test_each_kind_of_vectors_has_its_model(gateway, fake, models):
+    async with gateway(models=models) as app:
+        assert (await app.post("/embed", {"inputs": "abc"})).json() == [fake.vector("abc").tolist()]
+        sparse = await app.post("/embed_sparse", {"inputs": "abc"})
+        assert sparse.json() == [[{"index": 1, "value": 0.5}, {"index": 7, "value": 0.25}]]
+        assert [one.model for one in app.wires["one:1"].requests] == ["dense", "splade"]
+
+
+async def test_without_a_model_for_it_the_first_says_what_is_wrong(gateway):
+    async with gateway(models=("dense",)) as app:
+        answer = await app.post("/embed_sparse", {"inputs": "a"})
+        assert (answer.status, "only dense vectors" in answer.json()["error"]) == (400, True)
+    async with gateway(models=("splade",)) as app:
+        answer = await app.post("/embed", {"inputs": "a"})
+        assert (answer.status, "no dense vectors" in answer.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"BR"])
+async def test_a_compressed_body_is_415(gateway, encoding):
+    async with gateway() as app:
+        body = {"model": "embed", "input": "a"}
+        answer = await app.post("/v1/embeddings", body, [(b"content-encoding", encoding)])
+        assert (answer.status, answer.headers["accept-encoding"]) == (415, "identity")
+        assert encoding.decode() in answer.json()["error"]["message"]
+        assert (await app.post("/v1/embeddings", body, [(b"content-encoding", b"identity")])).status == 200
+
+
+async def test_raw_scores_of_labels_are_refused_by_name(gateway):
+    async with gateway() as app:
+        answer = await app.post("/predict", {"inputs": "a", "raw_scores": True})
+        assert (answer.status, "raw_scores: " in answer.json()["error"]) == (400, True)
+        assert "does not have" in answer.json()["error"]
+
+
+TOO_LONG = 'text[0]: 61 tokens, but at most 50 are allowed; shorten it or pass truncate="end"'
+NOT_TRAINED = "dimensions: 2, but cut vectors are not known; pass force_dimensions=true to cut them all the same"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said", "words"),
+    [
+        ("/v1/embeddings", {"model": "embed", "input": "a"}, TOO_LONG, 'shorten it or pass truncate="end"'),
+        (
+            "/v1/embeddings",
+            {"model": "embed", "input": "a"},
+            NOT_TRAINED,
+            "pass force_dimensions=true to cut them all the same",
+        ),
+        ("/embed", {"inputs": "a"}, TOO_LONG, "shorten it or pass truncate: true"),
+        ("/embed", {"inputs": "a"}, NOT_TRAINED, "cut vectors are not known"),
+        ("/rerank", {"query": "q", "texts": ["a"]}, TOO_LONG, "shorten it or pass truncate: true"),
+        ("/predict", {"inputs": "a"}, TOO_LONG, "shorten it or pass truncate: true"),
+        ("/v2/embed", {"model": "embed", "input_type": "clustering", "texts": ["a"]}, TOO_LONG, 'pass truncate: "END"'),
+        ("/v2/embed", {"model": "embed", "input_type": "clustering", "texts": ["a"]}, NOT_TRAINED, "are not known"),
+        ("/v2/rerank", {"model": "rerank", "query": "q", "documents": ["a"]}, TOO_LONG, "shorten it"),
+    ],
+)
+async def test_advice_is_in_words_of_the_api(gateway, path, body, said, words):
+    async def refuse(wire, request, is_probe):
+        if not is_probe:
+            raise InvalidInputError(said)
+
+    async with gateway(refuse) as app:
+        answer = await app.post(path, body)
+        found = answer.json()
+        message = found.get("message") or found["error"]
+        message = message if isinstance(message, str) else message["message"]
+        assert (answer.status, message.endswith(words)) == (400, True), message
 
 
 async def test_without_a_server_requests_are_told_to_come_again(gateway):

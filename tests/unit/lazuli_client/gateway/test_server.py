@@ -3,16 +3,20 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from lazuli.launch.preflight import free_ports
+from lazuli_client.gateway import server
 from lazuli_client.gateway.server import Workers
+from lazuli_client.gateway.settings import GatewaySettings
 
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\n\r\n"
 
@@ -21,21 +25,19 @@ HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\
 def process(request, tmp_path):
     """(process, port, log) of a gateway without servers."""
     (port,) = free_ports(1)
-    command = [
-        sys.executable,
-        "-c",
-        "from lazuli.cli import main; main()",
-        "gateway",
-        "--port",
-        str(port),
-        "--workers",
-        str(request.param),
-    ]
-    command += ["--replica", "127.0.0.1:9", "--probe-timeout", "0.1", "--drain", "3"]
-    with (tmp_path / "log").open("wb") as log:
+    with running(port, request.param, tmp_path / "log") as process:
+        yield process, port, tmp_path / "log"
+
+
+@contextlib.contextmanager
+def running(port, workers, log_path):
+    """The process."""
+    command = [sys.executable, "-c", "from lazuli.cli import main; main()", "gateway", "--port", str(port)]
+    command += ["--workers", str(workers), "--replica", "127.0.0.1:9", "--probe-timeout", "0.1", "--drain", "3"]
+    with log_path.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        yield process, port, tmp_path / "log"
+        yield process
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -100,3 +102,86 @@ def test_the_parent_closes_its_socket_before_the_workers_are_told():
     workers.sockets, workers.processes = [listener], [Worker()]
     workers.terminate_all()
     assert seen == [-1]
+
+
+def test_of_two_at_one_port_one_says_that_it_cannot_listen(tmp_path):
+    (port,) = free_ports(1)
+    logs = [tmp_path / "first", tmp_path / "second"]
+    with running(port, 2, logs[0]) as first, running(port, 2, logs[1]) as second:
+        wait_for(lambda: [first.poll(), second.poll()] != [None, None])
+        ended = 0 if second.poll() is None else 1
+        assert [first, second][ended].returncode == 1
+        assert "address already in use" in logs[ended].read_text().lower()
+        wait_for(lambda: is_answered(port))
+        assert [first, second][1 - ended].poll() is None
+
+
+def test_the_parent_listens_itself(caplog):
+    """Two sockets may be bound to one port until one listens."""
+    with socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        config = SimpleNamespace(host="127.0.0.1", port=bound.getsockname()[1], backlog=1)
+        with server._listening(config):
+            connect(config.port).close()
+            with pytest.raises(SystemExit) as caught:
+                server._listening(config)
+    assert caught.value.code == 1
+    assert f"cannot listen on 127.0.0.1:{config.port}" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A folder with a certificate and its key, the key encrypted, another key, and a file of nonsense."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl")
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder, timeout=60)
+
+    openssl(
+        *[
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "1",
+            "-subj",
+            "/CN=a",
+            "-keyout",
+            "key.pem",
+            "-out",
+            "chain.pem",
+        ]
+    )
+    openssl(*["rsa", "-aes128", "-passout", "pass:secret", "-in", "key.pem", "-out", "encrypted.pem"])
+    openssl(*["genrsa", "-out", "other.pem", "2048"])
+    (folder / "nonsense.pem").write_text("nonsense")
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    (folder / "broken.pem").write_text(f"{begin}\nnonsense\n{end}\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("chain", "key", "words"),
+    [
+        ("none.pem", "key.pem", r"tls_cert: \S+none.pem cannot be read: No such file"),
+        ("chain.pem", "none.pem", r"tls_key: \S+none.pem cannot be read: No such file"),
+        ("nonsense.pem", "key.pem", r"tls_cert: \S+nonsense.pem is no PEM file"),
+        ("chain.pem", "chain.pem", r"tls_key: \S+chain.pem is no PEM file"),
+        ("broken.pem", "key.pem", r"\S+broken.pem and \S+key.pem cannot be used: "),
+        ("chain.pem", "other.pem", r"other.pem cannot be used: the key is not that of the certificate"),
+        ("chain.pem", "encrypted.pem", r"tls_key: \S+encrypted.pem is encrypted"),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_names_the_file(certificates, chain, key, words):
+    settings = GatewaySettings(tls_cert=str(certificates / chain), tls_key=str(certificates / key))
+    with pytest.raises(ValueError, match=words):
+        server.serve(settings)
+
+
+def test_a_certificate_and_its_key_are_fine(certificates):
+    server._check_certificate(str(certificates / "chain.pem"), str(certificates / "key.pem"))
