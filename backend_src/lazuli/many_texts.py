@@ -8,13 +8,13 @@ ids. Takes encoders and texts; knows nothing of tokenizer libraries.
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from lazuli.text_cuts import cut
+from lazuli.text_cuts import cut, in_groups
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 # Fewer threads have never made up for what the reference takes longer.
@@ -69,7 +69,7 @@ def share(
     # More pieces than threads, as one takes longer than another.
     size = max(_PIECE_CHARS, sum(map(len, texts)) // (3 * threads))
     pieces = [(row, part) for row, text in enumerate(texts) for part in cut(text, size, boundary)]
-    groups = list(_groups(pieces, size))
+    groups = list(in_groups(pieces, size, lambda piece: len(piece[1])))
     later = [pool.submit(encode, [part for _, part in group]) for group in groups[1:]]
     results = [encode([part for _, part in groups[0]]), *(future.result() for future in later)] if groups else []
     rows: list[list[int]] = [[] for _ in texts]
@@ -108,18 +108,6 @@ def measure(
     alone = _least(lambda: reference(single), clock) / _least(lambda: quick(single), clock)
     result = ManyTexts(reference, threads, alone, together / quickly)
     return result if result.together < _WORTH else None
-
-
-def _groups(pieces: Sequence[tuple[int, str]], size: int) -> Iterator[Sequence[tuple[int, str]]]:
-    """The pieces in their order, put together where they are short."""
-    start = chars = 0
-    for place, (_, part) in enumerate(pieces, start=1):
-        chars += len(part)
-        if chars >= size:
-            yield pieces[start:place]
-            start, chars = place, 0
-    if start < len(pieces):
-        yield pieces[start:]
 
 
 def _texts(words: Sequence[str], count: int) -> list[str]:

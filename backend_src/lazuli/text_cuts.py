@@ -5,10 +5,12 @@ words may be left out with the text cut in two. Takes a tokenizer's definition a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from lazuli.tokenizer_definition import Definition, model_type
 
+Item = TypeVar("Item")
 # Letters that no normalization joins with a space before or behind them, and no grapheme: Latin, Greek, Cyrillic,
 # Hebrew, Arabic, Hangul syllables. Marks, and letters that can be a prefix of what follows, are none of them.
 _PLAIN = "0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u0386\u0388-\u03ff\u0400-\u0481\u048a-\u052f"
@@ -46,6 +48,18 @@ def cut(text: str, size: int, boundary: re.Pattern[str] | None) -> Iterator[str]
         yield text[start : found.start() + 1]
         start = found.end()
     yield text[start:]
+
+
+def in_groups(items: Sequence[Item], size: int, length: Callable[[Item], int]) -> Iterator[Sequence[Item]]:
+    """The items in their order, put together until those of a group have `size` characters or more."""
+    start = chars = 0
+    for place, item in enumerate(items, start=1):
+        chars += length(item)
+        if chars >= size:
+            yield items[start:place]
+            start, chars = place, 0
+    if start < len(items):
+        yield items[start:]
 
 
 def _splits_at_spaces(step: Definition | None) -> bool:

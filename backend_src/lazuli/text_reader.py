@@ -3,10 +3,11 @@
 Takes strings, returns ids without special tokens. Knows nothing of templates, and cuts nothing to a limit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from lazuli.many_texts import share
+from lazuli.text_cuts import in_groups
 from lazuli.text_encoders import TextEncoder
 
 # An encoder that keeps the interpreter gives it up after so many characters, for a query that may wait: a millisecond.
@@ -41,7 +42,7 @@ class TextReader:
         if many is not None and many.pays([len(text) for text in texts]):
             return share(self._pool, many.threads, many.encode, texts)
         if few is None:
-            return [ids for piece in _in_pieces(texts) for ids in self.encoder.encode(piece)]
+            return [ids for piece in in_groups(texts, _PIECE_CHARS, len) for ids in self.encoder.encode(piece)]
         if sum(map(len, texts)) < few or self.threads == 1:
             return self.encoder.encode(texts)
         return share(self._pool, self.threads, self.encoder.encode, texts, self.encoder.boundary)
@@ -61,15 +62,3 @@ class TextReader:
                 return piece
             size *= 4
         return text
-
-
-def _in_pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in their order, cut where a piece has enough characters."""
-    start = chars = 0
-    for place, text in enumerate(texts, start=1):
-        chars += len(text)
-        if chars >= _PIECE_CHARS:
-            yield texts[start:place]
-            start, chars = place, 0
-    if start < len(texts):
-        yield texts[start:]

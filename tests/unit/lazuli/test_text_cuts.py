@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from lazuli.text_cuts import cut, word_boundary
+from lazuli.text_cuts import cut, in_groups, word_boundary
 
 METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 BY_WORDS = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]}
@@ -80,3 +80,16 @@ class TestCut:
         assert " ".join(parts) == text
         assert all(len(part) >= size for part in parts[:-1])
         assert all(re.search(r"\w$", part) and re.match(r"\w", after) for part, after in pairwise(parts))
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([], []),
+        (["abc"], [["abc"]]),
+        (["a", "bb", "ccc", "dddd", "", "e"], [["a", "bb", "ccc"], ["dddd", "", "e"]]),
+        (["aaaaaaaaa", "b"], [["aaaaaaaaa"], ["b"]]),
+    ],
+)
+def test_groups_of_five_characters_or_more(items, expected):
+    assert list(in_groups(items, 5, len)) == expected
