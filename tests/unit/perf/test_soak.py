@@ -82,7 +82,7 @@ def test_readings_of_this_process():
         read(os.getpid(), 10, found)
     whole = found.pop(WHOLE)
     assert whole.requests == [0, 10]
-    assert {os.getpid()} in [one.pids for one in found.values()]
+    assert any(os.getpid() in one.pids for one in found.values())  # others of its name may run with it
     assert whole.values["rss_mib"][0] > 10
     assert whole.values["threads"][0] >= 1
     assert whole.values["files"][1] > whole.values["files"][0] + 20
