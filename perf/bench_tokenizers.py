@@ -27,7 +27,8 @@ from typing import Any
 
 import tokenizers
 
-from lazuli.text_encoders import choose_encoder, load_reference
+from lazuli.reference_encoder import load_reference
+from lazuli.text_encoders import choose_encoder
 from lazuli.tokenizer_definition import Definition, text_only
 from reporting.measurement import Measurement, write
 from texts.hard import hard_texts

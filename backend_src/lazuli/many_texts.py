@@ -1,15 +1,15 @@
 """Many texts, or long ones, shared by threads; and whether that is sooner than a quicker library on one.
 
-The quicker libraries keep the interpreter, so threads do not help them; the reference gives it up. Which of the two
-is sooner for many texts depends on the vocabulary and the cores, so it is measured at the start. Both give the same
-ids. Takes encoders and texts; knows nothing of tokenizer libraries.
+The quicker libraries keep the interpreter, so threads do not help them; the reference gives it up and shares texts
+among threads of its own. (Those of Python would hand the interpreter to each other at every piece.) Which library is
+sooner for many texts depends on the vocabulary and the cores, so it is measured at the start. Both give the same ids.
+Takes encoders and texts; knows nothing of tokenizer libraries.
 """
 
 import random
 import re
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,6 +23,8 @@ _LEAST_THREADS = 4
 _LEAST_CHARS = 16 << 10
 # Which take the reference about half a millisecond, some times as long as it takes to wake a thread.
 _PIECE_CHARS = 512
+# Of one call, for each thread: some milliseconds, after which the threads can turn to somebody else's texts.
+_CALL_CHARS = 16 << 10
 _WORTH = 0.8
 # Enough to keep each thread busy for some milliseconds, at several pieces a thread.
 _WORDS_PER_TEXT = 256
@@ -35,7 +37,7 @@ class ManyTexts:
     """What reads many texts sooner than the encoder that reads single ones.
 
     Attributes:
-        encode: The reference; gives up the interpreter.
+        encode: The reference; gives up the interpreter, and uses all threads.
         threads: That share the texts.
         alone: How many times as long it takes for one text as the quicker library.
         together: The same for many texts, all threads at work: less than 1.
@@ -55,25 +57,23 @@ class ManyTexts:
 
 
 def share(
-    pool: Executor, threads: int, encode: Encode, texts: Sequence[str], boundary: re.Pattern[str] | None = None
+    encode: Encode, threads: int, texts: Sequence[str], boundary: re.Pattern[str] | None = None
 ) -> list[list[int]]:
-    """The ids of texts that threads share, in their order; the calling thread works too.
+    """The ids of texts that threads share, in their order.
 
     Args:
-        pool: The other threads.
-        threads: All of them.
-        encode: Texts to ids.
+        encode: Texts to ids, on all threads.
+        threads: How many there are.
         texts: The texts.
         boundary: Where they may be cut, so that one long text is shared too; see `text_cuts`.
     """
     # More pieces than threads, as one takes longer than another.
     size = max(_PIECE_CHARS, sum(map(len, texts)) // (3 * threads))
     pieces = [(row, part) for row, text in enumerate(texts) for part in cut(text, size, boundary)]
-    groups = list(in_groups(pieces, size, lambda piece: len(piece[1])))
-    later = [pool.submit(encode, [part for _, part in group]) for group in groups[1:]]
-    results = [encode([part for _, part in groups[0]]), *(future.result() for future in later)] if groups else []
+    groups = in_groups(pieces, threads * _CALL_CHARS, lambda piece: len(piece[1]))
+    results = chain.from_iterable(encode([part for _, part in group]) for group in groups)
     rows: list[list[int]] = [[] for _ in texts]
-    for (row, _), ids in zip(pieces, chain.from_iterable(results), strict=True):
+    for (row, _), ids in zip(pieces, results, strict=True):
         rows[row] = rows[row] + ids if rows[row] else ids
     return rows
 
@@ -101,9 +101,8 @@ def measure(
         return None
     texts = _texts(words, threads * _TEXTS_PER_THREAD)
     single = texts[:1]
-    quick(texts), reference(single)  # what is made at first use is not to be timed
-    with ThreadPoolExecutor(threads) as pool:
-        together = _least(lambda: share(pool, threads, reference, texts), clock)
+    quick(texts), reference(texts)  # what is made at first use, such as threads, is not to be timed
+    together = _least(lambda: share(reference, threads, texts), clock)
     quickly = _least(lambda: quick(texts), clock)
     alone = _least(lambda: reference(single), clock) / _least(lambda: quick(single), clock)
     result = ManyTexts(reference, threads, alone, together / quickly)

@@ -59,9 +59,11 @@ class EngineService:
         """
         if self.task is not None and config.task != self.task:
             raise ConfigError(f"task: {config.task!r}, but this model needs {self.task!r}")
-        keep_memory()
+        device = choose_device(config.device, gpu_index)
+        if device.type == "cpu":
+            keep_memory()  # elsewhere activations are not malloc's, and threads would only queue for its one arena
         torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
-        self.engine = _on_passing_thread(lambda: Engine(config, choose_device(config.device, gpu_index)))
+        self.engine = _on_passing_thread(lambda: Engine(config, device))
         if self.engine.device.type == "cpu" and not self.engine.needs_torch_threads:
             torch.set_num_threads(1)  # or else they would spin where those of the model compute
         self._quantizer = self.engine.dense_model.quantizer("cpu")

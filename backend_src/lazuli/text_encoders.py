@@ -17,8 +17,9 @@ import tokenizers
 from lazuli.encoder_check import first_difference
 from lazuli.errors import ConfigError
 from lazuli.many_texts import ManyTexts, measure
+from lazuli.reference_encoder import HuggingFaceEncoder
 from lazuli.text_cuts import word_boundary
-from lazuli.tokenizer_definition import Definition, common_words, model_type, seal, text_only, unknown_token, vocabulary
+from lazuli.tokenizer_definition import Definition, common_words, model_type, text_only, unknown_token, vocabulary
 
 # What is taken unless somebody names another one; Unigram is left to the reference, see `KitokenEncoder`.
 _QUICKEST = {"WordPiece": "nanotoken", "BPE": "kitoken"}
@@ -35,9 +36,9 @@ class TextEncoder(Protocol):
 
     Attributes:
         name: One of `config.TOKENIZER_BACKENDS`.
-        chars_for_threads: Fewer characters than this are encoded sooner than other threads wake up. None: the library
-            keeps the interpreter while it encodes, so that threads would only wait for each other: on 16 cores, 16
-            of them took ten times as long as one.
+        chars_for_threads: The library has threads; fewer characters than this are encoded sooner than those wake up.
+            None: it keeps the interpreter while it encodes, so that threads would only wait for each other: on 16
+            cores, 16 of them took ten times as long as one.
         many: What reads many texts sooner, if there is something.
         boundary: Where threads may cut a long text to share it, if anywhere; see `text_cuts`.
     """
@@ -50,39 +51,6 @@ class TextEncoder(Protocol):
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens; may be called by several threads at once."""
         ...
-
-
-class HuggingFaceEncoder:
-    """The reference: reads every `tokenizer.json`."""
-
-    name = "huggingface"
-    chars_for_threads: int | None = 2048
-    many: ManyTexts | None = None
-    boundary: re.Pattern[str] | None = None
-
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        """Wrap a tokenizer; its padding, its truncation and its memory of words are turned off."""
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        tokenizer.encode_special_tokens = True
-        self._tokenizer = tokenizer
-        self.remember([])
-
-    def remember(self, words: Sequence[str]) -> None:
-        """Let the library remember the ids of some of these words, and of none that comes later.
-
-        BPE and Unigram remember words until they have as many as they may, and those for good. Left alone they would
-        take the words of the first requests, and tell by the time that a text takes which ones these were.
-        """
-        if not hasattr(self._tokenizer.model, "_resize_cache"):  # WordPiece has no memory
-            return
-        self._tokenizer.model._resize_cache(len(words) // 2)  # fewer than there are, so that they fill it
-        for start in range(0, len(words), 512):
-            self.encode([" " + " ".join(words[start : start + 512])])
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `TextEncoder`."""
-        return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 class KitokenEncoder:
@@ -149,18 +117,6 @@ class NanotokenEncoder:
         """See `TextEncoder`."""
         rows: list[list[int]] = self._tokenizer.encode_batch_list(texts, add_special_tokens=False, parallel=False)
         return rows
-
-
-def load_reference(definition: Definition) -> tokenizers.Tokenizer:
-    """The tokenizer of a definition, such that no text becomes a special token of a Unigram vocabulary.
-
-    Raises:
-        ConfigError: If the library cannot read it.
-    """
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(seal(definition)))
-    except Exception as error:  # the library raises the bare class
-        raise ConfigError(f"checkpoint: tokenizer.json cannot be read ({error})") from None
 
 
 def choose_encoder(

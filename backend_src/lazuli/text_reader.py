@@ -4,7 +4,6 @@ Takes strings, returns ids without special tokens. Knows nothing of templates, a
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from lazuli.many_texts import share
 from lazuli.text_cuts import in_groups
@@ -18,7 +17,7 @@ _SPARE_TOKENS = 128
 
 
 class TextReader:
-    """An encoder and the threads that share it.
+    """An encoder and how its texts are put before it.
 
     Attributes:
         encoder: What turns texts into ids.
@@ -30,9 +29,6 @@ class TextReader:
         self.encoder = encoder
         self.max_seq_length = max_seq_length
         self.threads = threads if encoder.chars_for_threads is not None else 1
-        self._pool = ThreadPoolExecutor(
-            encoder.many.threads if encoder.many is not None else self.threads, thread_name_prefix="lazuli-tokenizer"
-        )
 
     def read(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, with nothing around them."""
@@ -40,12 +36,12 @@ class TextReader:
         if len(texts) == 1 and self.encoder.boundary is None:
             return self.encoder.encode(texts)
         if many is not None and many.pays([len(text) for text in texts]):
-            return share(self._pool, many.threads, many.encode, texts)
+            return share(many.encode, many.threads, texts)
         if few is None:
             return [ids for piece in in_groups(texts, _PIECE_CHARS, len) for ids in self.encoder.encode(piece)]
         if sum(map(len, texts)) < few or self.threads == 1:
             return self.encoder.encode(texts)
-        return share(self._pool, self.threads, self.encoder.encode, texts, self.encoder.boundary)
+        return share(self.encoder.encode, self.threads, texts, self.encoder.boundary)
 
     def near_end(self, text: str, truncate: str, limit: int | None = None) -> str:
         """The text, or of one that is much too long enough of the end that is kept: `limit` tokens, if not all of use.

@@ -4,7 +4,6 @@ Takes UTF-8 strings and request options, returns ragged ids. A text never become
 it, and stay when it is cut. Knows nothing of Triton or torch.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,9 +16,10 @@ from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError, InputError
 from lazuli.options import RequestOptions
+from lazuli.reference_encoder import HuggingFaceEncoder, load_reference, use_threads
 from lazuli.splitting.chunks import CHUNK_MARK, Frame, cut, part
 from lazuli.template import Template
-from lazuli.text_encoders import HuggingFaceEncoder, TextEncoder, choose_encoder, load_reference
+from lazuli.text_encoders import TextEncoder, choose_encoder
 from lazuli.text_reader import TextReader
 from lazuli.tokenizer_definition import read_definition
 from lazuli.tokenwise.prefixes import read_prefixes
@@ -85,8 +85,7 @@ class TextTokenizer(TextReader):
         Raises:
             ConfigError: If the checkpoint or a parameter is unusable.
         """
-        # The library's own threads would take a single text off the caller's hands, which costs two wake-ups.
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        threads = use_threads(config.threads)
         checkpoint = load_checkpoint(config.checkpoint)
         template = Template(
             prompts={**checkpoint.prompts, **config.parsed_prompts()},
@@ -95,7 +94,6 @@ class TextTokenizer(TextReader):
         )
         definition = read_definition(checkpoint.path)
         tokenizer = load_reference(definition)
-        threads = config.threads or len(os.sched_getaffinity(0))
         encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer, threads)
         prefixes = read_prefixes(checkpoint, definition)
         return cls(tokenizer, template, _max_seq_length(config, checkpoint), threads, encoder, prefixes)
@@ -206,7 +204,7 @@ def _rectangle(texts: Sequence[TokenizedText]) -> tuple[np.ndarray, np.ndarray]:
         )
     attention_mask = np.arange(longest)[None, :] < lengths[:, None]
     input_ids = np.zeros(attention_mask.shape, dtype=np.int32)
-    input_ids[attention_mask] = np.concatenate([text.input_ids for text in texts])
+    input_ids[attention_mask] = np.concatenate([np.array(text.input_ids, dtype=np.int32) for text in texts])
     return input_ids, attention_mask.astype(np.int8)
 
 

@@ -69,6 +69,7 @@ class RowSource:
         self._spec = spec
         self._words = TextSource(spec.words, spec.num_special, seed)
         self._rng = np.random.default_rng([seed, 1])
+        self._ids = None if spec.tokenizer_file is None else _word_ids(spec.tokenizer_file, spec.words)
 
     def rows(self, count: int, lengths: Lengths) -> Rows:
         """`count` rows.
@@ -80,9 +81,9 @@ class RowSource:
             drawn = self._draw_real(count, lengths)
             return self._with_ids([text.text for text in drawn], sum(text.tokens for text in drawn))
         if lengths.low == lengths.high:
-            return self._with_ids(self.words(count, lengths.low), count * lengths.low)
+            return self._of_words([self._words.draw(count, lengths.low)], count * lengths.low)
         numbers = lengths.draw(self._rng, count)
-        return self._with_ids([self.words(1, number)[0] for number in numbers], sum(numbers))
+        return self._of_words([self._words.draw(1, number) for number in numbers], sum(numbers))
 
     def words(self, count: int, length: int) -> list[str]:
         """`count` texts of words, of one length."""
@@ -94,11 +95,42 @@ class RowSource:
             raise ValueError(f"no text of the file has {lengths} tokens")
         return [fitting[place] for place in self._rng.integers(len(fitting), size=count)]
 
+    def _of_words(self, drawn: list[np.ndarray], tokens: int) -> Rows:
+        """Their ids are looked up: to tokenise them would keep the interpreter from a system of the same process."""
+        texts = [text for places in drawn for text in self._words.join(places)]
+        if self._ids is None:
+            return Rows(texts, tokens)
+        return Rows(texts, tokens, [self._ids.ids(row) for places in drawn for row in places])
+
     def _with_ids(self, texts: list[str], tokens: int) -> Rows:
         if self._spec.tokenizer_file is None:
             return Rows(texts, tokens)
         encodings = load_tokenizer(self._spec.tokenizer_file).encode_batch(texts)
         return Rows(texts, tokens, [np.array(encoding.ids, dtype=np.int32) for encoding in encodings])
+
+
+@dataclass(frozen=True)
+class _WordIds:
+    """The ids of words by their places, at the start of a text and later in it, and the special ones around it."""
+
+    first: np.ndarray
+    later: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+    def ids(self, places: np.ndarray) -> Ids:
+        """Those of a text of such words."""
+        return np.concatenate([self.before, self.first[places[:1]], self.later[places[1:]], self.after])
+
+
+@functools.lru_cache(maxsize=8)
+def _word_ids(file: str, words: tuple[str, ...]) -> _WordIds:
+    tokenizer = load_tokenizer(file)
+    encodings = tokenizer.encode_batch([f"{word} {word}" for word in words], add_special_tokens=False)
+    pairs = np.array([encoding.ids for encoding in encodings], dtype=np.int32)
+    framed = np.array(tokenizer.encode(f"{words[0]} {words[0]}").ids, dtype=np.int32)
+    start = next(place for place in range(len(framed)) if (framed[place : place + 2] == pairs[0]).all())
+    return _WordIds(pairs[:, 0], pairs[:, 1], framed[:start], framed[start + 2 :])
 
 
 def row_spec(tokenizer_file: str, real: Sequence[str] = (), *, with_ids: bool = False) -> RowSpec:

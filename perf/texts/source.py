@@ -29,10 +29,17 @@ class TextSource:
         Raises:
             ValueError: If `length` leaves no room for a word.
         """
+        return self.join(self.draw(count, length))
+
+    def draw(self, count: int, length: int) -> np.ndarray:
+        """The places of the words of such texts, [count, length less the special tokens]."""
         if length <= self._num_special:
             raise ValueError(f"{length} tokens leave no room beside {self._num_special} special ones")
         drawn = self._rng.random((count, length - self._num_special))
-        places = np.minimum(np.searchsorted(self._cumulative, drawn), len(self._words) - 1)
+        return np.minimum(np.searchsorted(self._cumulative, drawn), len(self._words) - 1)
+
+    def join(self, places: np.ndarray) -> list[str]:
+        """The texts of drawn words."""
         return [" ".join(row) for row in self._words[places]]
 
 

@@ -5,7 +5,6 @@ Knows nothing of Triton or torch.
 """
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -21,8 +20,9 @@ from lazuli.pairs.prompt import DEFAULT_INSTRUCTION, MAX_SEQ_LENGTH, PromptToken
 from lazuli.pairs.truncation import longest_first, only_second
 from lazuli.pairs.two_segments import SegmentTokenizer
 from lazuli.pairs.two_texts import TextPairTokenizer
+from lazuli.reference_encoder import load_reference, use_threads
 from lazuli.scoring.options import RerankOptions
-from lazuli.text_encoders import choose_encoder, load_reference
+from lazuli.text_encoders import choose_encoder
 from lazuli.tokenizer import TextTokenizer
 from lazuli.tokenizer_definition import read_definition
 
@@ -67,8 +67,7 @@ def load_pair_tokenizer(config: PairTokenizerConfig) -> PairTokenizer:
     Raises:
         ConfigError: If the checkpoint or a parameter is unusable.
     """
-    # The library's own threads would take a single text off the caller's hands, which costs two wake-ups.
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    threads = use_threads(config.threads)
     checkpoint = load_checkpoint(config.checkpoint)
     template = choose_template(config, checkpoint)
     if template == "texts":
@@ -78,7 +77,6 @@ def load_pair_tokenizer(config: PairTokenizerConfig) -> PairTokenizer:
     definition = read_definition(checkpoint.path)
     tokenizer = load_reference(definition)
     frame = read_frame(tokenizer)
-    threads = config.threads or len(os.sched_getaffinity(0))
     encoder = choose_encoder(config.tokenizer_backend, definition, tokenizer, threads)
     max_seq_length = find_limit(config, checkpoint)
     if template == "qwen3":

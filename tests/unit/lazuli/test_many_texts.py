@@ -1,5 +1,4 @@
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -87,25 +86,36 @@ class TestShare:
     @pytest.mark.parametrize(("count", "words"), [(0, 0), (1, 0), (1, 2000), (5, 300), (97, 5), (40, 200)])
     def test_ids_stay_in_order(self, threads, boundary, count, words):
         texts = [" ".join(str(row * 10_000 + place) for place in range(words)) for row in range(count)]
-        with ThreadPoolExecutor(threads) as pool:
-            assert share(pool, threads, self.encode, texts, boundary) == self.encode(texts)
+        assert share(self.encode, threads, texts, boundary) == self.encode(texts)
 
-    def test_one_long_text_keeps_several_threads_busy(self):
-        seen = []
+    def test_one_long_text_is_cut_for_several_threads(self):
+        calls = []
 
         def encode(texts):
-            seen.append(sum(map(len, texts)))
+            calls.append([len(text) for text in texts])
             return self.encode(texts)
 
         text = " ".join(map(str, range(5000)))
-        with ThreadPoolExecutor(4) as pool:
-            share(pool, 4, encode, [text], re.compile(r"\d (?=\d)"))
-            assert len(seen) > 4
-            assert max(seen) < len(text) / 4
-            seen.clear()
-            share(pool, 4, encode, [text])
-            assert seen == [len(text)]
+        share(encode, 4, [text], re.compile(r"\d (?=\d)"))
+        (pieces,) = calls
+        assert len(pieces) > 4
+        assert max(pieces) < len(text) / 4
+        calls.clear()
+        share(encode, 4, [text])
+        assert calls == [[len(text)]]
 
-    def test_an_error_of_a_thread_is_raised(self):
-        with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="invalid literal"):
-            share(pool, 2, self.encode, ["1 " * 900, "2 " * 900, "x" * 900])
+    def test_a_call_ends_after_some_milliseconds_so_that_others_have_their_turn(self):
+        calls = []
+
+        def encode(texts):
+            calls.append(sum(map(len, texts)))
+            return self.encode(texts)
+
+        share(encode, 2, ["1 " * 1000] * 500)
+        assert sum(calls) == 1_000_000
+        assert max(calls) < 50_000
+        assert min(calls[:-1]) >= 32_768
+
+    def test_an_error_is_raised(self):
+        with pytest.raises(ValueError, match="invalid literal"):
+            share(self.encode, 2, ["1 " * 900, "2 " * 900, "x" * 900])

@@ -1,5 +1,7 @@
 import itertools
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -11,6 +13,7 @@ from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.errors import ConfigError, InputError, OptionError
 from lazuli.options import RequestOptions
+from lazuli.reference_encoder import HuggingFaceEncoder, use_threads
 from lazuli.template import Template
 from lazuli.tokenizer import TextTokenizer, TokenizedText, pad
 
@@ -39,15 +42,29 @@ PLAIN_TEXTS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def environment():
-    """`from_config` sets a variable for the tokenizers library; put it back."""
+    """`from_config` sets variables for the tokenizers library; put them back."""
     before = dict(os.environ)
     yield
-    os.environ.pop("TOKENIZERS_PARALLELISM", None)
+    os.environ.clear()
     os.environ.update(before)
 
 
 def load():
     return tokenizers.Tokenizer.from_file(str(PATH / "tokenizer.json"))
+
+
+class Counting:
+    """A tokenizer that notes what it is called with."""
+
+    def __init__(self, tokenizer):
+        self._tokenizer, self.batches = tokenizer, []
+
+    def __getattr__(self, name):
+        return getattr(self._tokenizer, name)
+
+    def encode_batch_fast(self, texts, **options):
+        self.batches.append(texts)
+        return self._tokenizer.encode_batch_fast(texts, **options)
 
 
 def make(max_seq_length=256, template=None):
@@ -126,12 +143,35 @@ class TestThreads:
         shared = TextTokenizer(load(), Template({}), 256, threads)
         results = shared.tokenize(texts, RequestOptions(truncate="end"))
         assert [result.input_ids for result in results] == [ids_of(tokenizer, text, truncate="end") for text in texts]
-        assert bool(shared._pool._threads) == (count > 1 and threads > 1)
 
-    def test_few_characters_are_not(self):
-        shared = TextTokenizer(load(), Template({}), 256, 4)
-        shared.tokenize(["short"] * 50, RequestOptions())
-        assert not shared._pool._threads
+    @pytest.mark.parametrize(("texts", "calls"), [(["short"] * 50, 50), (["x" * 3000, "y"], 1)])
+    def test_few_characters_stay_in_the_thread_that_calls(self, texts, calls):
+        library = Counting(load())
+        encoder = HuggingFaceEncoder(library)
+        assert len(encoder.encode(texts)) == len(texts)
+        assert [len(batch) for batch in library.batches] == [len(texts) // calls] * calls
+
+    @pytest.mark.parametrize(
+        ("cores", "asked", "expected"),
+        [(1, None, 1), (2, None, 2), (3, None, 3), (4, None, 3), (16, None, 12), (16, 16, 16)],
+    )
+    def test_of_many_cores_some_are_left_to_others(self, monkeypatch, cores, asked, expected):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+        assert use_threads(asked) == expected
+        assert os.environ["RAYON_NUM_THREADS"] == str(expected)
+        assert os.environ["TOKENIZERS_PARALLELISM"] == ("false" if expected == 1 else "true")
+
+    def test_the_library_has_so_many_threads(self):
+        """In a process of its own, as they are counted at the first use."""
+        script = (
+            "import os, sys; from lazuli.config import TokenizerConfig; from lazuli.options import RequestOptions\n"
+            "from lazuli.tokenizer import TextTokenizer\n"
+            "tokenizer = TextTokenizer.from_config(TokenizerConfig(tokenizer_backend='huggingface', threads=3))\n"
+            "count = lambda: len(os.listdir('/proc/self/task'))\n"
+            "before = count(); tokenizer.tokenize(['long text ' * 40] * 20, RequestOptions()); print(count() - before)"
+        )
+        result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert result.stdout.split() == ["3"]
 
 
 class TestLimit:

@@ -13,7 +13,7 @@ from lazuli.checkpoint import load_checkpoint
 from lazuli.config import TokenizerConfig
 from lazuli.errors import InputError, LazuliError
 from lazuli.options import RequestOptions
-from lazuli.text_encoders import load_reference
+from lazuli.reference_encoder import load_reference
 from lazuli.tokenizer import TextTokenizer, TokenizedText, pad
 from lazuli.tokenizer_definition import read_definition
 from lazuli_client.errors import InvalidInputError

@@ -1,7 +1,10 @@
 """What requests carry."""
 
+import json
+
 import pytest
 
+from checkpoints.synthetic_tokenizer import ensure_tokenizer
 from lazuli.checkpoint import resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from texts.lengths import Lengths, exactly
@@ -41,7 +44,20 @@ def test_no_two_sources_give_the_same_and_each_gives_it_again(tokenizer_file):
 
 
 def test_ids_are_those_of_the_texts(tokenizer_file):
-    rows = row_spec(tokenizer_file, with_ids=True).open(0).rows(3, exactly(9))
+    source = row_spec(tokenizer_file, REAL, with_ids=True).open(0)
+    check_ids(tokenizer_file, source.rows(3, exactly(9)))
+    check_ids(tokenizer_file, source.rows(3, Lengths(4, 100)))  # of real texts
+    check_ids(tokenizer_file, row_spec(tokenizer_file, with_ids=True).open(0).rows(20, Lengths(4, 100)))
+
+
+@pytest.mark.parametrize("config", [{"model_type": "xlm-roberta"}, {"model_type": "qwen3"}])
+def test_ids_of_made_up_words_are_those_of_the_texts(tmp_path, config):
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 5000}))
+    file = str(ensure_tokenizer(tmp_path))
+    check_ids(file, row_spec(file, with_ids=True).open(0).rows(20, exactly(40)))
+
+
+def check_ids(tokenizer_file, rows):
     assert [ids.tolist() for ids in rows.ids] == [
         load_tokenizer(tokenizer_file).encode(text).ids for text in rows.texts
     ]
