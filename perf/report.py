@@ -23,14 +23,23 @@ from reporting.tables import table
 
 PERF = Path(__file__).parent
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
-# What the front page shows, and under which title.
-_FRONT_PAGE = {
-    "cpu-2core/side_by_side_latency": "On two CPU cores, one text at a time, turn and turn about: {}",
-    "cpu-2core/side_by_side_bulk": "On two CPU cores, many real texts of mixed lengths, turn and turn about: {}",
-    "h200/engine_qwen3": "On the GPU, engine in process, random weights of the shape: {}",
-    "h200/engine_bge_m3": "On the GPU, engine in process, random weights of the shape: {}",
-    "h200/server_qwen3": "On the GPU, through the server, random weights of the shape: {}",
-}
+_SUITES_BESIDE_VLLM = ("latency", "scoring", "bulk", "concurrency")
+# What the front page shows: titles, and the files below them.
+_FRONT_PAGE = (
+    ("On two CPU cores, one text at a time, turn and turn about: {}", ["cpu-2core/side_by_side_latency"]),
+    ("On two CPU cores, many real texts of mixed lengths, turn and turn about: {}", ["cpu-2core/side_by_side_bulk"]),
+    *(
+        (
+            "On the GPU, Lazuli's server and vLLM's, turn and turn about, random weights of the shape: {}",
+            [f"h200/vllm_{model}_{suite}" for suite in _SUITES_BESIDE_VLLM],
+        )
+        for model in ("bge", "qwen3")
+    ),
+    *(
+        ("On the GPU, engine in process, random weights of the shape: {}", [f"h200/engine_{model}"])
+        for model in ("bge_m3", "qwen3")
+    ),
+)
 _FRONT_PAGE_SUITES = ("latency", "scoring", "throughput", "concurrency")
 # Lengths of single texts that stand in perf/README.md alone.
 _BETWEEN = (8, 32, 64, 256)
@@ -82,18 +91,18 @@ def main() -> None:
     replace_section(PERF / "README.md", content)
     (PERF / "report.html").write_text(page("Lazuli, measured", content, plots.files), encoding="utf-8")
     highlights = [
-        f"**{title.format(provenance(lines))}**\n\n" + "\n\n".join(_front_page_tables(lines))
-        for name, title in _FRONT_PAGE.items()
-        if (lines := results.get(name))
+        f"**{title.format(provenance(found[0]))}**\n\n" + "\n\n".join(map(_front_page_tables, found))
+        for title, names in _FRONT_PAGE
+        if (found := [results[name] for name in names if name in results])
     ]
     replace_section(PERF.parent / "README.md", "\n\n".join(highlights))
     for each in pages():
         each.write_text(fill_page(each.read_text(encoding="utf-8"), results, table), encoding="utf-8")
 
 
-def _front_page_tables(lines: list[Line]) -> list[str]:
+def _front_page_tables(lines: list[Line]) -> str:
     suites = by_suite(line for line in compare(lines) if line.get("len") not in _BETWEEN)
-    return [table(suites[suite]) for suite in _FRONT_PAGE_SUITES if suite in suites]
+    return "\n\n".join(table(suites[suite]) for suite in _FRONT_PAGE_SUITES if suite in suites)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ For gRPC the messages are built here on tritonclient's generated classes and not
 class drops the id of a failed request of a stream, so a caller could not be told which request failed.
 """
 
+import functools
 import re
 import struct
 from typing import Any
@@ -17,7 +18,7 @@ import tritonclient.http as triton_http
 from numpy.typing import NDArray
 from tritonclient.grpc import InferResult as GrpcResult
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import np_to_triton_dtype
+from tritonclient.utils import deserialize_bytes_tensor, np_to_triton_dtype, triton_to_np_dtype
 
 from lazuli_client.embeddings import Outputs
 from lazuli_client.errors import (
@@ -37,12 +38,16 @@ from lazuli_client.request import EmbedRequest
 # or an end.
 _OTHER_END = re.compile(r"\\x15\\+x03|UNEXPECTED_EOF|connection reset|server disconnected", re.IGNORECASE)
 
+# Both look through all types, and an answer of one text has three tensors.
+_datatype_of = functools.cache(np_to_triton_dtype)
+_dtype_of = functools.cache(triton_to_np_dtype)
+
 
 def to_grpc(request: EmbedRequest, request_id: str = "", *, stream: bool = False) -> Any:
     """A `ModelInferRequest`; with `stream`, the server is asked to mark the end of the request."""
     message = service_pb2.ModelInferRequest(model_name=request.model, id=request_id)
     for name, values in request.tensors.items():
-        message.inputs.add(name=name, datatype=np_to_triton_dtype(values.dtype), shape=values.shape)
+        message.inputs.add(name=name, datatype=_datatype_of(values.dtype), shape=values.shape)
         message.raw_input_contents.append(_to_raw(values))
     for name, value in request.sent_parameters.items():
         _set_parameter(message.parameters[name], value)
@@ -73,11 +78,20 @@ def from_grpc(response: Any) -> Outputs:
     Raises:
         ServerError: If it cannot be read.
     """
+    outputs, contents = response.outputs, response.raw_output_contents
     try:
+        if len(contents) == len(outputs):
+            return {output.name: _from_raw(output, raw) for output, raw in zip(outputs, contents, strict=True)}
         result = GrpcResult(response)
-        return {output.name: result.as_numpy(output.name) for output in response.outputs}
+        return {output.name: result.as_numpy(output.name) for output in outputs}
     except Exception as error:  # whatever the parsers make of an answer that breaks the contract
         raise ServerError(f"the server's answer cannot be read: {shown(repr(error))}") from error
+
+
+def _from_raw(output: Any, raw: bytes) -> NDArray[Any]:
+    dtype = _dtype_of(output.datatype)
+    values = deserialize_bytes_tensor(raw) if dtype is np.object_ else np.frombuffer(raw, dtype)
+    return values.reshape(output.shape)  # type: ignore[no-any-return, unused-ignore]
 
 
 def from_grpc_stream(response: Any) -> StreamAnswer:

@@ -4,8 +4,8 @@ Takes what the caller passed, returns the parameters to send. An option that is 
 model's own default holds. Does not know which prompts or dimensions the model has: the server says.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -56,6 +56,8 @@ class EmbedOptions:
     force_dimensions: bool | None = None
 
     def __post_init__(self) -> None:
+        if not any(value is not None for value in vars(self).values()):
+            return
         for name in ("prompt_name", "instruction"):
             check_type(name, getattr(self, name), (str,), "a string")
             check_characters(name, getattr(self, name))
@@ -75,22 +77,25 @@ class EmbedOptions:
 
     def parameters(self) -> dict[str, str | int | bool]:
         """The request parameters, without those that are None."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        if self.dimensions is not None:
-            values["dimensions"] = int(self.dimensions)  # numpy's types are not among Triton's
-        for name in ("normalize", "force_dimensions"):
-            if values[name] is not None:
-                values[name] = bool(values[name])
-        if self.output is not None:
-            values["output"] = ",".join(names_of(self.output))
-        if self.overlap is not None:
-            values["overlap"] = int(self.overlap)
-        return {name: value for name, value in values.items() if value is not None}
+        values = {name: value for name, value in vars(self).items() if value is not None}
+        for name, plain in _PLAIN.items():  # numpy's types are not among Triton's
+            if name in values:
+                values[name] = plain(values[name])
+        return values
 
 
 def names_of(output: str | Sequence[str]) -> tuple[str, ...]:
     """One name or several as a tuple."""
     return (output,) if isinstance(output, str) else tuple(output)
+
+
+_PLAIN: dict[str, Callable[[Any], str | int | bool]] = {
+    "dimensions": int,
+    "normalize": bool,
+    "force_dimensions": bool,
+    "overlap": int,
+    "output": lambda output: ",".join(names_of(output)),
+}
 
 
 def _check_output(output: Any) -> None:

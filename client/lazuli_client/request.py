@@ -78,6 +78,11 @@ def text_requests(
     parameters = options.parameters()
     for batch in batches:
         texts = as_texts(batch, first_row)
+        if len(texts) <= settings.rows_per_request and sum(map(len, texts)) <= settings.chars_per_request:
+            rows = range(first_row, first_row + len(texts))
+            first_row = rows.stop
+            yield text_request(settings.model, texts, parameters, rows)
+            continue
         splitter: Splitter[str] = Splitter(settings.rows_per_request, settings.chars_per_request, first_row)
         first_row += len(texts)
         for chunk in split(((text, len(text)) for text in texts), splitter):

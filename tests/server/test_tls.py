@@ -160,6 +160,27 @@ def test_the_command_line(secured, folder, address, tmp_path):
     assert re.search("^error: TlsError: .*signed by nobody who is trusted", done.stderr, re.MULTILINE)
 
 
+def test_a_served_model_is_verified(secured, folder, address, tmp_path):
+    saved, files = (
+        tmp_path / "vectors.npz",
+        [f"--tls-cert={folder / 'client.pem'}", f"--tls-key={folder / 'client.key'}"],
+    )
+    command = ["verify", "embed", f"--url={address['url']}", f"--protocol={address['protocol']}", f"--tls-name={NAME}"]
+    command += [*files, "--checkpoint=all-MiniLM-L6-v2", "--reference=none", f"--save={saved}"]
+    done = run(*command, f"--tls-ca={folder / 'ca.pem'}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert saved.is_file()
+    done = run(*command, f"--tls-ca={folder / 'other.pem'}")
+    assert done.returncode == 2
+    assert "signed by nobody who is trusted" in done.stderr
+    done = run(*command, "--tls-ca=/nowhere.pem")
+    assert done.returncode == 2
+    assert re.search("^error: .*--tls-ca /nowhere.pem: No such file", done.stderr, re.MULTILINE)
+    done = run("verify", "all-MiniLM-L6-v2", "--tls-name=x")
+    assert done.returncode == 2
+    assert "error: tls: only with --url" in done.stderr
+
+
 def test_probes(secured, folder):
     """That of `lazuli health`, and those of the supervisor, which reads the flags."""
     ports = [f"--{name}-port={getattr(secured, name).split(':')[1]}" for name in ("http", "grpc", "metrics")]

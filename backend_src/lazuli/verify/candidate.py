@@ -7,7 +7,7 @@ run.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lazuli.checkpoint import Checkpoint, load_checkpoint
 from lazuli.config import EngineConfig, TokenizerConfig
@@ -18,6 +18,9 @@ from lazuli.repository.names import Task
 from lazuli.repository.task_config import ReaderConfig, reader_config
 from lazuli.tokenwise.facts import read_token_facts
 from lazuli.verify.model import Model
+
+if TYPE_CHECKING:
+    from lazuli_client.tls import Tls
 
 
 class Protocol(StrEnum):
@@ -75,6 +78,7 @@ class Candidate:
         dtype: Arithmetic.
         attention: Backend by name.
         pooling: How vectors come from tokens.
+        tls: For the server; None leaves it to the scheme of `url`.
     """
 
     model: str
@@ -86,6 +90,7 @@ class Candidate:
     dtype: Dtype | None = None
     attention: str | None = None
     pooling: str | None = None
+    tls: "Tls | None" = None
 
     def find(self) -> Target:
         """Look at its configuration and its checkpoint.
@@ -95,6 +100,8 @@ class Candidate:
         """
         if self.url is not None:
             return self._find_served(self.url)
+        if self.tls is not None:
+            raise ConfigError("tls: only with --url, for a running server")
         engine, reader = self._with_options(*self._read())
         own = load_checkpoint(engine.checkpoint)
         reference = own if self.checkpoint is None else load_checkpoint(self.checkpoint)
@@ -117,8 +124,8 @@ class Candidate:
         checkpoint = load_checkpoint(self.checkpoint)
         task = self.task or Task(detect_task(checkpoint))
         reader = reader_config(task, {"checkpoint": self.checkpoint})
-        protocol, model = self.protocol.value, self.model
-        return Target(task, checkpoint, checkpoint, reader, None, lambda: _open_served(url, protocol, model))
+        protocol, model, tls = self.protocol.value, self.model, self.tls
+        return Target(task, checkpoint, checkpoint, reader, None, lambda: _open_served(url, protocol, model, tls))
 
     def _with_options(self, engine: EngineConfig, reader: ReaderConfig) -> tuple[EngineConfig, ReaderConfig]:
         given: dict[str, Any] = {
@@ -158,7 +165,7 @@ def _open_engine(engine: EngineConfig, reader: ReaderConfig) -> Model:
     return EngineModel(engine, reader)
 
 
-def _open_served(url: str, protocol: str, model: str) -> Model:
+def _open_served(url: str, protocol: str, model: str, tls: "Tls | None") -> Model:
     from lazuli.verify.server_model import ServerModel
 
-    return ServerModel(url, protocol, model)
+    return ServerModel(url, protocol, model, tls)

@@ -43,6 +43,14 @@ def verify(
     ] = None,
     url: Annotated[str | None, typer.Option(help="host:port of a running server; else the engine runs here.")] = None,
     protocol: Annotated[Protocol, typer.Option(help="Of the server.")] = Protocol.GRPC,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="Encrypt, and trust certificates that this PEM file has signed.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM of a certificate to show the server.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM of its key.")] = None,
+    tls_name: Annotated[
+        str | None, typer.Option(help="Name in the server's certificate, where it is not the host of --url.")
+    ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="Checkpoint of the reference; by default that of the model.")
     ] = None,
@@ -90,10 +98,13 @@ def verify(
     from lazuli.launch.errors import LaunchError
     from lazuli.repository.errors import RepositoryError
     from lazuli.verify.limits import Limits
+    from lazuli_client.command_line import one_line_errors, tls_of
     from lazuli_client.errors import LazuliError as ClientError
 
-    candidate = Candidate(model, url, protocol, checkpoint, task, device, dtype, attention, pooling)
+    with one_line_errors("interrupted"):
+        tls = tls_of(tls_ca, tls_cert, tls_key, tls_name)
     try:
+        candidate = Candidate(model, url, protocol, checkpoint, task, device, dtype, attention, pooling, tls)
         limits = Limits(
             min_cosine, min_overlap, max_ndcg_drop, max_score_difference, max_probability_difference, min_equal_labels
         )

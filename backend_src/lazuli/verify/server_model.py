@@ -4,28 +4,32 @@ Takes an address and a name, answers as `model.Model` has it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lazuli.verify.answers import Labels
 from lazuli.verify.model import Model, Sparse
 
+if TYPE_CHECKING:
+    from lazuli_client.tls import Tls
+
 
 class ServerModel(Model):
     """A served model of any task."""
 
-    def __init__(self, url: str, protocol: Any, model: str) -> None:
+    def __init__(self, url: str, protocol: Any, model: str, tls: "Tls | None" = None) -> None:
         """Get ready to connect.
 
         Args:
             url: host:port.
             protocol: `grpc` or `http`.
             model: Its name.
+            tls: Encrypts; None leaves it to the scheme of `url`.
         """
         from lazuli_client import LazuliClient
 
-        self._client = LazuliClient(url, protocol=protocol, model=model)
+        self._client = LazuliClient(url, protocol=protocol, model=model, tls=tls)
 
     def close(self) -> None:
         """Close the connections."""

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from safetensors.torch import save_file
+from tokenizers import models, pre_tokenizers, processors
 
 from lazuli.errors import LazuliError
 from lazuli.options import RequestOptions
@@ -209,3 +211,42 @@ def make_bert_tensors() -> Callable[..., dict[str, torch.Tensor]]:
 def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory, write_bert: Callable[..., Path]) -> Path:
     """A random BERT of 2 layers, 32 dimensions, 100 ids and 64 positions."""
     return write_bert(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture
+def write_tokenizer():
+    """Write a tokenizer of the words w0, w1, ... and the special tokens of BERT."""
+
+    def write(folder, vocab_size=100):
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(vocab_size - 4))]
+        tokenizer = tokenizers.Tokenizer(
+            models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]")
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+        tokenizer.save(str(folder / "tokenizer.json"))
+
+    return write
+
+
+@pytest.fixture
+def write_classifier(tmp_path, write_tokenizer):
+    """Write a random BERT with a head, as transformers does."""
+
+    def write(name, **changes):
+        from transformers import BertConfig, BertForSequenceClassification
+
+        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+        config = BertConfig(**sizes, vocab_size=100, max_position_embeddings=64, **changes)
+        folder = tmp_path / name
+        BertForSequenceClassification(config).save_pretrained(folder)
+        write_tokenizer(folder)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def reranker(write_classifier):
+    """A cross-encoder of 32 dimensions."""
+    return write_classifier("cross-encoder", num_labels=1)

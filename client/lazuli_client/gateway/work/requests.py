@@ -36,8 +36,8 @@ async def tokenized_requests(
     """
     parameters = options.parameters()
     splitter: Splitter[TokenizedText] = Splitter(settings.rows_per_request, chunk_tokens)
-    async for text in _tokenized(tokenizer, texts, options, call):
-        for chunk in splitter.add(text, len(text.input_ids)):
+    async for done in _tokenized(tokenizer, texts, options, call):
+        for chunk in (chunk for text in done for chunk in splitter.add(text, len(text.input_ids))):
             ends = chunk.rows.stop == len(texts)
             yield tokenizer.request(settings.token_model, chunk.items, parameters, chunk.rows, ends)
     for chunk in splitter.flush():
@@ -46,14 +46,14 @@ async def tokenized_requests(
 
 async def _tokenized(
     tokenizer: "LocalTokenizer", texts: Sequence[str], options: EmbedOptions, call: Call
-) -> "AsyncIterator[TokenizedText]":
+) -> "AsyncIterator[list[TokenizedText]]":
+    """The texts in slices; few of them are one."""
     slices: Splitter[str] = Splitter(_SLICE_TEXTS, _SLICE_CHARS)
     for number, text in enumerate(texts, 1):
         full = slices.add(text, len(text))
         for one in [*full, *(slices.flush() if number == len(texts) else ())]:
             with call.timings.stage("tokenize"):
                 done = tokenizer.tokenize(one.items, options, one.rows)
-            for item in done:
-                yield item
+            yield done
             if number < len(texts):
                 await asyncio.sleep(0)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lazuli.launch import rerank_model
+from lazuli.launch import serve
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.folders import user_models
 from lazuli.launch.options import Door, ServeOptions
@@ -81,19 +81,27 @@ def test_what_cannot_rerank_is_told(tmp_path):
         make(ServeOptions(rerank_checkpoint=str(tmp_path)), tmp_path / "models")
 
 
-def test_the_server_is_started_with_it(monkeypatch, tmp_path):
-    """Made before the machine is checked, in the cache, in a folder of the server's own."""
-    from lazuli.launch import serve
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_the_server_is_started_with_it(monkeypatch, tmp_path, reranker):
+    """Made before the machine is checked, in the cache, in a folder of the server's own, by another process."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     seen = []
 
-    def made(options, place, show):
-        seen.append(place)
+    def check(options):
+        seen.append(options)
         raise LaunchError("enough")
 
-    monkeypatch.setattr(serve, "with_rerank_model", made)
+    monkeypatch.setattr(serve, "check_machine", check)
+    monkeypatch.setattr(addition, "add", lambda *_: pytest.fail("it was made here"))
     with pytest.raises(LaunchError, match="enough"):
-        serve.serve(ServeOptions(rerank_checkpoint="/x", http_port=9000))
-    assert seen == [tmp_path / "lazuli" / "served" / "9000"]
-    assert rerank_model.NAME == "rerank"
+        serve.serve(ServeOptions(rerank_checkpoint=str(reranker), http_port=9000))
+    place = tmp_path / "cache" / "lazuli" / "served" / "9000"
+    assert place in seen[0].model_repositories
+    assert (place / "rerank" / "config.pbtxt").is_file()
+
+
+def test_what_the_other_process_finds_is_told_with_its_remedy(tmp_path):
+    (user_models() / "rerank").mkdir(parents=True)
+    (user_models() / "rerank" / "config.pbtxt").touch()
+    with pytest.raises(LaunchError, match="--rerank-checkpoint serves a model rerank") as caught:
+        serve.serve(ServeOptions(rerank_checkpoint="/x"))
+    assert "lazuli model remove rerank" in caught.value.remedy

@@ -61,7 +61,7 @@ def test_every_kind_of_answer(model):
     assert model.labels(texts).names == ("a", "b")
     embed = {"truncate": "end"}
     assert model._client.asked == [
-        ("here:1", {"protocol": "http", "model": "mine"}),
+        ("here:1", {"protocol": "http", "model": "mine", "tls": None}),
         (texts, embed | {"input_type": "query", "output": "int8"}),
         (texts, embed | {"input_type": "document", "output": "sparse"}),
         (texts, embed | {"input_type": "query", "output": "multi"}),
