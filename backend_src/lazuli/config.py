@@ -144,7 +144,8 @@ class TokenizerConfig:
         prompts: JSON object of prompt name to prompt, added to those of the checkpoint; empty for none.
         default_prompt_name: The prompt for requests that name none; auto follows the checkpoint.
         instruction_template: How `instruction` and the text make the input; holds `{instruction}` and `{text}`.
-        threads: Threads that tokenise one request; auto is one per core that the process may use.
+        threads: Threads that tokenise one request; auto is one per core that the process may use, of four and more
+            three of four.
         tokenizer_backend: `huggingface`, `kitoken` or `nanotoken`; auto is the quickest that equals the first.
         metrics: As in `EngineConfig`.
     """

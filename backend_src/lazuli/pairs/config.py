@@ -28,7 +28,8 @@ class PairTokenizerConfig:
         pair_truncation: What of a pair of segments is cut: `longest_first`, or `only_second`, which leaves a query of
             up to three quarters of the limit as it is.
         default_instruction: For requests that give none; auto is the template's own.
-        threads: Threads that tokenise one request; auto is one per core that the process may use.
+        threads: Threads that tokenise one request; auto is one per core that the process may use, of four and more
+            three of four.
         tokenizer_backend: `huggingface`, `kitoken` or `nanotoken`; auto is the quickest that equals the first.
         metrics: `on` or `off`: whether figures of the tokenizer join those of Triton's metrics endpoint.
     """
