@@ -14,6 +14,7 @@ _TEXTS = (
     "  two  spaces,\ttabs\t\tand\nlines\n\n\nof \r\n all \x0b\x0c kinds \u00a0\u2003\u3000 . \n",
     "\x00 \x01\x7f\x80\x9f\u00ad\u200b\u200d\u2028\u2029\ufeff\ufffd\ufffe\U0010ffff controls\x00inside",
     "I'm THEY'RE we'll don't O'Neill's CamelCase snake_case x86_64 C++ 1,234.5e-6 12345678901 2026-11-29",
+    "x\t's\n're\u00a0'll\u3000've\r\n'd 't  'm",
     "naïve café ÅNGSTRÖM straße İstanbul ﬁne Ｆｕｌｌ ² ½ Ⅷ ① ㎏ ΣΊΣΥΦΟΣ",
     "e\u0301 o\u0323\u0302 a\u0308\u0323 \u1100\u1161\u11a8 \u05d1\u05bc\u05b7 \u3099か\u3099 q\u0307\u0323 \u212b",
     "Привет, мир! გამარჯობა Γειά σου שלום עולם مرحبا بالعالم नमस्ते दुनिया สวัสดีชาวโลก ཁམས་བཟང",

@@ -18,6 +18,7 @@ from lazuli.tokenizer_definition import Definition, seal
 _MANY_CORES = 4
 # Which take less time than it takes to wake a thread up.
 _FEW_CHARS = 2048
+_PARALLELISM = "TOKENIZERS_PARALLELISM"
 
 
 def use_threads(count: int | None) -> int:
@@ -31,7 +32,10 @@ def use_threads(count: int | None) -> int:
     """
     cores = len(os.sched_getaffinity(0))
     count = count or (cores if cores < _MANY_CORES else cores * 3 // 4)
-    os.environ["TOKENIZERS_PARALLELISM"] = "true" if count > 1 else "false"
+    # Not "true": then the library would wait for its threads after a fork as well, which the child does not have.
+    os.environ.pop(_PARALLELISM, None)
+    if count == 1:
+        os.environ[_PARALLELISM] = "false"
     os.environ["RAYON_NUM_THREADS"] = str(count)
     return count
 

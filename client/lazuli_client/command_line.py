@@ -129,8 +129,13 @@ def one_line_errors(interrupted: str) -> Iterator[None]:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
 
 
-def _fail(message: str, code: int) -> None:
+def in_options(message: str) -> str:
+    """A message of the library in the words of the command line."""
     for name, option in _OPTIONS.items():
         message = message.replace(name, option)
-    typer.echo("error: " + " ".join(message.split()), err=True)
+    return message
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo("error: " + " ".join(in_options(message).split()), err=True)
     raise typer.Exit(code)

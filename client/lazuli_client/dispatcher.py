@@ -56,7 +56,8 @@ class Dispatcher:
         """Send the requests of one batch."""
         first = next(requests)
         if first.ends_batch:
-            return self._send(first, reading)  # spares a person who waits for one query the way through the pool
+            # Spares who waits for one query the way through the pool. Joined, for arrays that can be written to.
+            return reading.join([self._send(first, reading)])
         return next(self.run(chain([first], requests), reading))
 
     def run(self, requests: Iterator[EmbedRequest], reading: Reading[Answer]) -> Iterator[Answer]:

@@ -16,7 +16,7 @@ def check_type(name: str, value: Any, kinds: tuple[type, ...], wanted: str) -> N
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Refuse a value that is not among these; None is no value."""
-    if value is not None and value not in choices:
+    if value is not None and not (isinstance(value, str) and value in choices):
         raise InvalidInputError(f"{name}: must be one of {', '.join(choices)}, got {value!r}")
 
 

@@ -117,5 +117,7 @@ def _check_dimensions(value: Any) -> None:
 def _check_overlap(value: Any, truncate: str | None) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 0:
         raise InvalidInputError(f"overlap: must be an integer from 0 on, got {value!r}")
+    if int(value) > MAX_DIMENSIONS:
+        raise InvalidInputError(f"overlap: {value}, but at most {MAX_DIMENSIONS} is possible")
     if truncate != "split":
         raise InvalidInputError('overlap: only with truncate="split"')

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lazuli_client.errors import InvalidInputError
 from lazuli_client.options import EmbedOptions
 from lazuli_client.settings import Settings
 from lazuli_client.splitting import Chunk, Splitter, split
@@ -75,6 +76,8 @@ def text_requests(
     settings: Settings, batches: Iterable[Texts], options: EmbedOptions, first_row: int = 0
 ) -> Iterator[EmbedRequest]:
     """Requests for batch after batch, made when asked for; rows are counted over all, from `first_row`."""
+    if not isinstance(options, EmbedOptions):
+        raise InvalidInputError(f"options: must be EmbedOptions, got {type(options).__name__}")
     parameters = options.parameters()
     for batch in batches:
         texts = as_texts(batch, first_row)

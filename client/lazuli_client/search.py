@@ -133,7 +133,8 @@ def _decoded(corpus: Corpus, path: Path, ranges: Ranges | None) -> Corpus:
             raise FileError(f"{path}: holds vectors of {matrix.dtype}, but only numbers can be compared")
         if matrix.dtype.kind == "u" and ranges is None:
             raise FileError(
-                f"{path}: holds vectors of {matrix.dtype}, which cannot be compared without `--calibration`"
+                f"{path}: holds vectors of {matrix.dtype}: those of `--output uint8` cannot be compared without "
+                "`--calibration`, and packed bits not at all"
             )
         if ranges is not None and matrix.dtype.kind != "f":
             matrix = _decode(matrix, path, ranges)

@@ -60,14 +60,19 @@ class Settings:
         if self.workload not in (None, *WORKLOADS):
             raise ValueError(f"workload: must be one of {', '.join(WORKLOADS)}, got {self.workload!r}")
         _check_timeout(self.timeout_s)
+        if not (isinstance(self.model, str) and self.model and self.model.isprintable()):
+            raise ValueError(f"model: must be the name of a model, got {self.model!r}")
         for name, least in (
             ("retries", 0),
             ("max_in_flight", 1),
             ("rows_per_request", 1),
             ("chars_per_request", 1),
         ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)}, but it must be at least {least}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name}: must be an integer, got {value!r}")
+            if value < least:
+                raise ValueError(f"{name}: {value}, but it must be at least {least}")
         if self.rows_per_request > MAX_ROWS:
             raise ValueError(
                 f"rows_per_request: {self.rows_per_request}, but the server takes at most {MAX_ROWS} rows in a request"

@@ -62,3 +62,18 @@ def test_health(server, model):
         assert client.health(MODELS[model].value).is_ready
         wrong = client.health("rerank" if model != "judge" else "context")
     assert not wrong.is_ready
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--url", "nonsense"), "error: url: 'nonsense': there is no port in it"),
+        (("--url", "here:1", "--dtype", "float16"), "error: dtype: only without --url"),
+        (("--url", "here:1", "--pooling", "cls"), "error: pooling: only without --url"),
+    ],
+)
+def test_options_that_do_not_fit(arguments, words):
+    done = run("verify", "embed", *arguments, "--checkpoint", MINILM)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

@@ -17,4 +17,4 @@ class LaunchError(Exception):
 
 
 class CrashError(LaunchError):
-    """The server was ended by a signal before it served: the machine, or the server itself, and no setting."""
+    """The server was ended by a signal before it served, or stood still: the machine, or the server, and no setting."""

@@ -89,6 +89,12 @@ class ServerProcess:
         ticks = sum(member.cpu_ticks for member in self.members() if not models or member.model in models)
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def used(self) -> tuple[float, int]:
+        """Processor time in seconds, and bytes read from disks, of the whole group."""
+        members = self.members()
+        ticks, read = sum(member.cpu_ticks for member in members), sum(_read_bytes(member.pid) for member in members)
+        return ticks / os.sysconf("SC_CLK_TCK"), read
+
     def own_cpu_s(self) -> float:
         """Processor time that the server has used itself, without its stubs; 0 once it is gone."""
         member = _read_member(_PROC / str(self.pid), self.pid)
@@ -196,3 +202,12 @@ def _prepare_child() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = _STACK_BYTES if hard == resource.RLIM_INFINITY else min(_STACK_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+
+
+def _read_bytes(pid: int) -> int:
+    """What a process has read from disks; 0 where that is not told."""
+    try:
+        lines = (_PROC / str(pid) / "io").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
+    except (OSError, StopIteration):
+        return 0

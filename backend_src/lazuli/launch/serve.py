@@ -4,9 +4,7 @@ Takes options; returns the exit code. Knows the order of things and leaves each 
 """
 
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from multiprocessing import get_context
 
 from lazuli.launch.addresses import numeric_address
 from lazuli.launch.command import build_launch
@@ -15,7 +13,7 @@ from lazuli.launch.folders import cache_folder
 from lazuli.launch.health_server import HealthServer
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.preflight import check_machine
-from lazuli.launch.rerank_model import with_rerank_model
+from lazuli.launch.rerank_model import add_apart, with_rerank_model
 from lazuli.launch.shared_memory import remove_stale_regions
 from lazuli.launch.stop_request import StopRequest
 from lazuli.launch.supervisor import Supervisor
@@ -30,7 +28,7 @@ def serve(options: ServeOptions) -> int:
     Raises:
         LaunchError: It cannot be started or kept running.
     """
-    options = _with_rerank_model(options)
+    options = with_rerank_model(options, cache_folder() / "served" / str(options.http_port), say, add_apart)
     check_machine(options)
     remove_stale_regions()
     launch = build_launch(options)
@@ -51,18 +49,6 @@ def complain(error: LaunchError) -> None:
     """Print an error with its remedy."""
     remedy = f"\nto mend it: {error.remedy}" if error.remedy else ""
     print(f"lazuli: {error}{remedy}", file=sys.stderr, flush=True)
-
-
-def _with_rerank_model(options: ServeOptions) -> ServeOptions:
-    """With the model that the options ask for, made by a process that ends.
-
-    Torch, which reads checkpoints, would stay in this one for as long as the server runs.
-    """
-    if options.rerank_checkpoint is None:
-        return options
-    place = cache_folder() / "served" / str(options.http_port)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(with_rerank_model, options, place, say).result()
 
 
 def _health_server(options: ServeOptions, supervisor: Supervisor) -> HealthServer | nullcontext[None]:

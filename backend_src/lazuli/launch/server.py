@@ -12,6 +12,7 @@ from pathlib import Path
 from lazuli.launch.addresses import Addresses
 from lazuli.launch.command import Launch
 from lazuli.launch.errors import CrashError, LaunchError
+from lazuli.launch.idleness import Idleness
 from lazuli.launch.options import ServeOptions
 from lazuli.launch.probe import ProbeError, Prober
 from lazuli.launch.probe_model import ProbeModel
@@ -22,6 +23,7 @@ from lazuli.launch.stop_request import StopRequest
 from lazuli.launch.tls import GrpcTls
 
 _POLL_S = 0.05
+_IDLE_START_S = 30.0
 # How Triton 24.10 ends where a client keeps an idle connection of HTTP open until the exit timeout.
 _TIMED_OUT = 1
 
@@ -63,9 +65,11 @@ class Server:
             LaunchError: The server ended, a model failed, or it takes too long.
         """
         deadline = time.monotonic() + self._options.start_timeout_s
+        idleness = Idleness(self.process.used, _IDLE_START_S)
         while not self.prober.is_ready():
             self._check_alive()
             self._check_time(deadline)
+            self._check_idleness(idleness)
             if self._stop.wait(_POLL_S):
                 return []
         self.process.keep_private()
@@ -122,6 +126,10 @@ class Server:
                 f"the server was not ready within {self._options.start_timeout_s:g} s",
                 f"{self._see_log()}, or allow more with --start-timeout",
             )
+
+    def _check_idleness(self, idleness: Idleness) -> None:
+        if idleness.is_too_long():
+            raise CrashError(f"the server has done nothing for {idleness.longest_s:g} s of its start", self._see_log())
 
     def _see_log(self) -> str:
         return f"see {self.log_path}"

@@ -119,6 +119,9 @@ class Candidate:
         return engine, reader
 
     def _find_served(self, url: str) -> Target:
+        for name in ("device", "dtype", "attention", "pooling"):
+            if getattr(self, name) not in (None, Dtype.AUTO):
+                raise ConfigError(f"{name}: only without --url, for an engine that runs here; a server has its own")
         if self.checkpoint is None:
             raise ConfigError("checkpoint: needed with --url: the reference and the prompts are read from it")
         checkpoint = load_checkpoint(self.checkpoint)
@@ -168,4 +171,7 @@ def _open_engine(engine: EngineConfig, reader: ReaderConfig) -> Model:
 def _open_served(url: str, protocol: str, model: str, tls: "Tls | None") -> Model:
     from lazuli.verify.server_model import ServerModel
 
-    return ServerModel(url, protocol, model, tls)
+    try:
+        return ServerModel(url, protocol, model, tls)
+    except ValueError as error:  # of the address
+        raise ConfigError(str(error)) from None

@@ -98,7 +98,7 @@ def verify(
     from lazuli.launch.errors import LaunchError
     from lazuli.repository.errors import RepositoryError
     from lazuli.verify.limits import Limits
-    from lazuli_client.command_line import one_line_errors, tls_of
+    from lazuli_client.command_line import in_options, one_line_errors, tls_of
     from lazuli_client.errors import LazuliError as ClientError
 
     with one_line_errors("interrupted"):
@@ -113,7 +113,7 @@ def verify(
             typer.echo(f"{save}: written")
             raise typer.Exit(0)
     except (LazuliError, ClientError, LaunchError, RepositoryError) as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {in_options(str(error))}", err=True)
         raise typer.Exit(2) from None
     typer.echo(json.dumps(verdict.as_json()) if as_json else verdict.table())
     raise typer.Exit(0 if verdict.passed else 1)

@@ -159,7 +159,7 @@ class TestThreads:
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
         assert use_threads(asked) == expected
         assert os.environ["RAYON_NUM_THREADS"] == str(expected)
-        assert os.environ["TOKENIZERS_PARALLELISM"] == ("false" if expected == 1 else "true")
+        assert os.environ.get("TOKENIZERS_PARALLELISM") == ("false" if expected == 1 else None)
 
     def test_the_library_has_so_many_threads(self):
         """In a process of its own, as they are counted at the first use."""
@@ -172,6 +172,20 @@ class TestThreads:
         )
         result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert result.stdout.split() == ["3"]
+
+    def test_a_child_after_a_fork_reads_too(self):
+        """The library's threads are not there; it must not wait for them."""
+        script = (
+            "import os; from lazuli.config import TokenizerConfig; from lazuli.options import RequestOptions\n"
+            "from lazuli.tokenizer import TextTokenizer\n"
+            "tokenizer = TextTokenizer.from_config(TokenizerConfig(tokenizer_backend='huggingface', threads=3))\n"
+            "read = lambda: tokenizer.tokenize(['long text ' * 40] * 20, RequestOptions())\n"
+            "expected = read(); child = os.fork()\n"
+            "if child: raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+            "raise SystemExit(7 if read() == expected else 8)"
+        )
+        result = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60)
+        assert result.returncode == 7, result.stderr
 
 
 class TestLimit:

@@ -1,6 +1,7 @@
 import json
 import logging
 import pydoc_data.topics
+import random
 import sys
 from pathlib import Path
 
@@ -290,6 +291,48 @@ class TestFirstDifference:
 
         first_difference(encode, encode, ["token"] * 300_000)
         assert max(sizes) < 100_000
+
+
+def _of_byte_level():
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(["it's we're they've I'm you'll he'd can't"] * 9, trainer)
+    return json.loads(tokenizer.to_str())
+
+
+class TestPatternOfByteLevel:
+    """GPT-2's, for tokenizers that bring none of their own, such as ModernBERT's."""
+
+    def test_contractions_behind_any_white_space(self):
+        definition = _of_byte_level()
+        reference = load_reference(definition)
+        encoder = choose_encoder(None, definition, reference)
+        assert encoder.name == "kitoken"
+        pieces = [
+            "a",
+            "'",
+            "s",
+            "t",
+            "'s",
+            "'re",
+            "'S",
+            " ",
+            "\n",
+            "\t",
+            "\u00a0",
+            "\u2028",
+            "\r\n",
+            "\x85",
+            "1",
+            "!",
+            "é",
+        ]
+        choose = random.Random(0)
+        texts = ["".join(choose.choices(pieces, k=choose.randint(1, 6))) for _ in range(20_000)]
+        assert encoder.encode(texts) == HuggingFaceEncoder(reference).encode(texts)
 
 
 class TestLongTexts:

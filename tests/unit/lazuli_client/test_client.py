@@ -87,6 +87,29 @@ def test_a_single_request_goes_straight(fake):
     assert transport.threads == {threading.get_ident()}
 
 
+@pytest.mark.parametrize("count", [2, 9])
+def test_arrays_can_be_written_to_however_many_requests_they_are_of(fake, count):
+    transport = fake.Transport()
+    send = transport.send
+
+    def read_only(request, timeout_s):
+        outputs = send(request, timeout_s)
+        for values in outputs.values():
+            values.flags.writeable = False  # as those that look into a message are
+        return outputs
+
+    transport.send = read_only
+    with client_of(transport) as client:
+        result = client.embed(TEXTS[:count])
+    for values in (result.embeddings, result.token_counts, result.truncated):
+        values[:] = 0
+
+
+def test_options_that_are_a_dict(fake):
+    with client_of(fake.Transport()) as client, pytest.raises(InvalidInputError, match="options: must be EmbedOptions"):
+        next(client.embed_batches([["a"]], {"truncate": "end"}))
+
+
 def test_options_go_with_every_request(fake):
     transport = fake.Transport()
     with client_of(transport) as client:

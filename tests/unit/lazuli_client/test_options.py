@@ -42,6 +42,8 @@ def test_given_options_are_sent_false_and_empty_ones_too():
         ({"prompt_name": 3}, "prompt_name: must be a string, got 3"),
         ({"truncate": "split", "overlap": -1}, "overlap: must be an integer from 0 on, got -1"),
         ({"truncate": "split", "overlap": True}, "overlap: must be an integer from 0 on, got True"),
+        ({"truncate": "split", "overlap": 2**63}, "overlap: 9223372036854775808, but at most 2147483647 is possible"),
+        ({"truncate": np.array(["end", "x"])}, "truncate: must be one of none, end, start, split, got array"),
         ({"truncate": "end", "overlap": 3}, 'overlap: only with truncate="split"'),
         ({"overlap": 3}, 'overlap: only with truncate="split"'),
         ({"output": "bfloat16"}, "output: must be one or several of float32, dense, .*, multi, got 'bfloat16'"),

@@ -155,7 +155,7 @@ def test_a_cut_or_odd_npy_names_the_file(client, tmp_path):
     with pytest.raises(FileError, match=r"in\.npy: not a \.npy file"):
         search(client, path, "x", k=1, column="text")
     np.save(path, np.ones((9, 4), np.uint8))  # packed bits, for one
-    with pytest.raises(FileError, match="holds vectors of uint8, which cannot be compared without"):
+    with pytest.raises(FileError, match=r"holds vectors of uint8: .* packed bits not at all"):
         search(client, path, "x", k=1, column="text")
     np.save(path, np.array([["a"]]))
     with pytest.raises(FileError, match=r"in\.npy: holds vectors of <U1, but only"):

@@ -42,6 +42,19 @@ def test_limits_out_of_range_are_named(name, value):
         Settings(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["retries", "max_in_flight", "rows_per_request", "chars_per_request"])
+@pytest.mark.parametrize("value", ["3", None, True, 2.5])
+def test_limits_are_integers(name, value):
+    with pytest.raises(ValueError, match=f"{name}: must be an integer, got {value!r}"):
+        LazuliClient(**{name: value})
+
+
+@pytest.mark.parametrize("model", ["", None, "embed\0x", "two\nlines"])
+def test_a_model_has_a_name(model):
+    with pytest.raises(ValueError, match="model: must be the name of a model, got"):
+        LazuliClient(model=model)
+
+
 def test_unknown_protocol():
     with pytest.raises(ValueError, match='protocol: must be "grpc" or "http"'):
         Settings(protocol="smtp")

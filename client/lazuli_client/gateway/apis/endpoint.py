@@ -104,4 +104,5 @@ async def _body(receive: Receive, call: Call, timeout_s: float) -> bytes:
                 if not message.get("more_body", False):
                     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     except TimeoutError:
+        pieces.clear()  # the error knows this frame, and lives until garbage is collected
         raise ApiError(408, "the body did not arrive within the time that it has", "timeout") from None

@@ -1,8 +1,8 @@
 """Stands in for tritonserver: answers over HTTP like one model with a text input; misbehaves as FAKE says.
 
 FAKE is a comma-separated list of: die (fail to load a model), deaf (ignore SIGTERM), child (leave a process
-that ignores SIGTERM too), hang (never answer an inference), crash (die after the first inference), crash_at_stop, abort
-(while it loads, as often as the file FAKE_ABORTS has lines).
+that ignores SIGTERM too), hang (never answer an inference), crash (die after the first inference), crash_at_stop, stuck
+(never get ready), abort (while it loads, as often as the file FAKE_ABORTS has lines).
 """
 
 import json
@@ -76,6 +76,8 @@ def main():
             flush=True,
         )
         sys.exit(1)
+    if "stuck" in FAKE:
+        time.sleep(1000)
     if "abort" in FAKE:
         left = Path(os.environ["FAKE_ABORTS"]).read_text().splitlines()
         Path(os.environ["FAKE_ABORTS"]).write_text("\n".join(left[1:]))

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lazuli.launch import serve
+from lazuli.launch import rerank_model, serve
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.folders import user_models
 from lazuli.launch.options import Door, ServeOptions
@@ -77,7 +77,7 @@ def test_it_has_no_stream_door(tmp_path, wishes):
 
 def test_what_cannot_rerank_is_told(tmp_path):
     (tmp_path / "config.json").write_text('{"architectures": ["T5Model"], "max_position_embeddings": 8}')
-    with pytest.raises(LaunchError, match="the architecture T5Model is not supported"):
+    with pytest.raises(LaunchError, match=r"^--rerank-checkpoint .*the architecture T5Model is not supported"):
         make(ServeOptions(rerank_checkpoint=str(tmp_path)), tmp_path / "models")
 
 
@@ -100,8 +100,14 @@ def test_the_server_is_started_with_it(monkeypatch, tmp_path, reranker):
 
 
 def test_what_the_other_process_finds_is_told_with_its_remedy(tmp_path):
-    (user_models() / "rerank").mkdir(parents=True)
-    (user_models() / "rerank" / "config.pbtxt").touch()
-    with pytest.raises(LaunchError, match="--rerank-checkpoint serves a model rerank") as caught:
-        serve.serve(ServeOptions(rerank_checkpoint="/x"))
-    assert "lazuli model remove rerank" in caught.value.remedy
+    with pytest.raises(LaunchError, match=r"^--rerank-checkpoint /nowhere: not a folder") as caught:
+        rerank_model.add_apart("/nowhere", tmp_path, pytest.fail)
+    with pytest.raises(LaunchError) as here:
+        rerank_model.add_here("/nowhere", tmp_path, pytest.fail)
+    assert (str(caught.value), caught.value.remedy) == (str(here.value), here.value.remedy)
+
+
+def test_a_process_that_dies_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(rerank_model.sys, "executable", "/bin/false")
+    with pytest.raises(LaunchError, match="what makes the model rerank ended with 1"):
+        rerank_model.add_apart("/nowhere", tmp_path, pytest.fail)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lazuli.launch import restarts, stop_request, supervisor
+from lazuli.launch import restarts, server, stop_request, supervisor
 from lazuli.launch.command import build_launch
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.server import Server
@@ -99,6 +99,15 @@ def test_a_crash_while_it_loads_is_no_reason_to_give_up_at_once(options, tmp_pat
     with pytest.raises(LaunchError, match="the server was ended by SIGABRT"):
         supervised.run()
     assert sum("restart" in line for line in shown.lines) == 2
+
+
+def test_a_start_that_stands_still_is_tried_again(options, monkeypatch):
+    monkeypatch.setattr(server, "_IDLE_START_S", 1.5)
+    supervised, shown = make(options, "stuck")
+    with pytest.raises(LaunchError, match=r"the server has done nothing for 1\.5 s of its start"):
+        supervised.run()
+    events = [json.loads(line) for line in shown.lines if line.startswith("{")]
+    assert [event["reason"] for event in events] == ["the server has done nothing for 1.5 s of its start"] * 2
 
 
 def test_a_stop_while_it_waits_to_restart(options, monkeypatch):

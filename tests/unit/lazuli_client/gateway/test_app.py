@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from lazuli_client.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from lazuli_client.gateway.apis import endpoint
+from lazuli_client.gateway.errors import ApiError
+from lazuli_client.gateway.replicas.call import Call
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LONG = "word " * 60
@@ -333,6 +337,23 @@ async def test_a_body_has_a_time_of_its_own(gateway):
     async with gateway(body_timeout_s=0.1) as app:
         answer = await app.call("POST", "/v1/embeddings", [], [])
         assert (answer.status, answer.headers["connection"]) == (408, "close")
+
+
+async def test_a_body_that_stops_is_not_kept_with_its_error():
+    """Errors know the frames that they come from, and live until garbage is collected."""
+    pieces = [b"a" * 1000, b"b"]
+    first, known = pieces[0], sys.getrefcount(pieces[0])
+
+    async def receive():
+        if not pieces:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": True}
+
+    call = Call("id", asyncio.get_running_loop().time() + 60)
+    with pytest.raises(ApiError) as caught:
+        await endpoint._body(receive, call, 0.05)
+    assert caught.value.status == 408
+    assert sys.getrefcount(first) == known - 1  # that of the list
 
 
 async def test_bodies_that_do_not_come_hold_no_place(gateway):
