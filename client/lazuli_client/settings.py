@@ -4,6 +4,7 @@ Takes the constructor's arguments, returns one checked, frozen object that both 
 """
 
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -69,7 +70,7 @@ class Settings:
             ("chars_per_request", 1),
         ):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise ValueError(f"{name}: must be an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"{name}: {value}, but it must be at least {least}")

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from lazuli_client import LazuliClient
@@ -47,6 +48,7 @@ def test_limits_out_of_range_are_named(name, value):
 def test_limits_are_integers(name, value):
     with pytest.raises(ValueError, match=f"{name}: must be an integer, got {value!r}"):
         LazuliClient(**{name: value})
+    assert getattr(Settings(**{name: np.int64(3)}), name) == 3
 
 
 @pytest.mark.parametrize("model", ["", None, "embed\0x", "two\nlines"])
