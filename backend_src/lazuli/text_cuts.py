@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from lazuli.tokenizer_definition import Definition, model_type
+from lazuli.tokenizer_definition import Definition, model_type, steps_of
 
 Item = TypeVar("Item")
 # Letters that no normalization joins with a space before or behind them, and no grapheme: Latin, Greek, Cyrillic,
@@ -25,9 +25,9 @@ def word_boundary(definition: Definition) -> re.Pattern[str] | None:
     Returns:
         None for a tokenizer whose words are not known to be read by themselves.
     """
-    if model_type(definition) != "Unigram" or not _splits_at_spaces(definition.get("pre_tokenizer")):
+    if model_type(definition) != "Unigram" or not _splits_at_spaces(steps_of(definition, "pre_tokenizer")):
         return None
-    steps = _steps(definition.get("normalizer"), "normalizers")
+    steps = steps_of(definition, "normalizer")
     if any(step["type"] not in _NORMALIZERS for step in steps):
         return None
     if any(step["type"] == "Replace" and not _only_spaces(step) for step in steps):
@@ -62,8 +62,7 @@ def in_groups(items: Sequence[Item], size: int, length: Callable[[Item], int]) -
         yield items[start:]
 
 
-def _splits_at_spaces(step: Definition | None) -> bool:
-    steps = _steps(step, "pretokenizers")
+def _splits_at_spaces(steps: Sequence[Definition]) -> bool:
     kinds = [part["type"] for part in steps]
     if kinds not in (["WhitespaceSplit", "Metaspace"], ["Metaspace"]):
         return False
@@ -76,7 +75,3 @@ def _only_spaces(replace: Definition) -> bool:
     """Whether it makes one space of several, or takes away what is no single space: such as ` {2,}`."""
     pattern = replace.get("pattern", {})
     return pattern.get("Regex") in (" {2,}", r"\s{2,}", r"[\n\r\t]") and replace.get("content") in (" ", "")
-
-
-def _steps(step: Definition | None, key: str) -> list[Definition]:
-    return [] if step is None else list(step.get(key, [step]))

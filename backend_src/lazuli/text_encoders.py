@@ -19,7 +19,15 @@ from lazuli.errors import ConfigError
 from lazuli.many_texts import ManyTexts, measure
 from lazuli.reference_encoder import HuggingFaceEncoder
 from lazuli.text_cuts import word_boundary
-from lazuli.tokenizer_definition import Definition, common_words, model_type, text_only, unknown_token, vocabulary
+from lazuli.tokenizer_definition import (
+    Definition,
+    common_words,
+    model_type,
+    steps_of,
+    text_only,
+    unknown_token,
+    vocabulary,
+)
 
 # What is taken unless somebody names another one; Unigram is left to the reference, see `KitokenEncoder`.
 _QUICKEST = {"WordPiece": "nanotoken", "BPE": "kitoken"}
@@ -177,21 +185,17 @@ def _reference_for_many(
 
 def _is_sentencepiece_unigram(definition: Definition) -> bool:
     """Whether SentencePiece's table normalizes, and not rules of Unicode, which each library has of another year."""
-    normalizers = _parts(definition.get("normalizer"), "normalizers")
+    normalizers = _kinds(definition, "normalizer")
     return model_type(definition) == "Unigram" and normalizers <= {"Precompiled", "Replace"}
 
 
 def _is_byte_level_bpe(definition: Definition) -> bool:
-    normalizers = _parts(definition.get("normalizer"), "normalizers")
-    pre_tokenizers = _parts(definition.get("pre_tokenizer"), "pretokenizers")
+    normalizers, pre_tokenizers = _kinds(definition, "normalizer"), _kinds(definition, "pre_tokenizer")
     return model_type(definition) == "BPE" and normalizers <= {"NFC"} and "ByteLevel" in pre_tokenizers
 
 
-def _parts(step: Definition | None, key: str) -> set[str]:
-    """The types of a step of a tokenizer, which may be a sequence of several."""
-    if step is None:
-        return set()
-    return {str(part["type"]) for part in step.get(key, [step])}
+def _kinds(definition: Definition, name: str) -> set[str]:
+    return {str(step["type"]) for step in steps_of(definition, name)}
 
 
 def _for_kitoken(definition: Definition) -> Definition:
@@ -218,9 +222,9 @@ def _bpe_doubt(definition: Definition) -> Callable[[str, list[int]], bool]:
     GPT-2's pattern, which ByteLevel has of its own, leaves `'s` whole behind white space that is no space; kitoken does
     not.
     """
-    has_nfc = bool(_parts(definition.get("normalizer"), "normalizers"))
-    steps = (definition.get("pre_tokenizer") or {}).get("pretokenizers", [definition.get("pre_tokenizer") or {}])
-    has_pattern = any(step["type"] == "ByteLevel" and step.get("use_regex", True) for step in steps)
+    has_nfc = bool(steps_of(definition, "normalizer"))
+    pre_tokenizers = steps_of(definition, "pre_tokenizer")
+    has_pattern = any(step["type"] == "ByteLevel" and step.get("use_regex", True) for step in pre_tokenizers)
 
     def in_doubt(text: str, ids: list[int]) -> bool:
         if has_nfc and not (text.isascii() or unicodedata.is_normalized("NFC", text)):

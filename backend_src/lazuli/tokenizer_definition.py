@@ -15,6 +15,7 @@ from lazuli.errors import ConfigError
 Definition = dict[str, Any]
 # No text holds a space where pieces are matched: spaces have become ▁ by then.
 _UNMATCHABLE = " \0"
+_SEQUENCES = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
 
 
 def read_definition(folder: Path) -> Definition:
@@ -38,6 +39,12 @@ def read_definition(folder: Path) -> Definition:
 def model_type(definition: Definition) -> str:
     """`Unigram`, `BPE`, `WordPiece`, ...; old files may leave it out, which is answered with an empty string."""
     return str(definition["model"].get("type", ""))
+
+
+def steps_of(definition: Definition, name: str) -> list[Definition]:
+    """The `normalizer` or `pre_tokenizer` as a list: it may be missing, one step, or a sequence of several."""
+    step = definition.get(name)
+    return [] if step is None else list(step.get(_SEQUENCES[name], [step]))
 
 
 def seal(definition: Definition) -> Definition:

@@ -56,7 +56,7 @@ class EmbedOptions:
     force_dimensions: bool | None = None
 
     def __post_init__(self) -> None:
-        if not any(value is not None for value in vars(self).values()):
+        if all(value is None for value in vars(self).values()):
             return
         for name in ("prompt_name", "instruction"):
             check_type(name, getattr(self, name), (str,), "a string")

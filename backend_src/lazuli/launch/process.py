@@ -10,7 +10,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,19 +86,17 @@ class ServerProcess:
 
     def cpu_s(self, models: Collection[str] = ()) -> float:
         """Processor time that the stubs of these models have used; without any, the whole group."""
-        ticks = sum(member.cpu_ticks for member in self.members() if not models or member.model in models)
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return _cpu_s(member for member in self.members() if not models or member.model in models)
 
     def used(self) -> tuple[float, int]:
         """Processor time in seconds, and bytes read from disks, of the whole group."""
         members = self.members()
-        ticks, read = sum(member.cpu_ticks for member in members), sum(_read_bytes(member.pid) for member in members)
-        return ticks / os.sysconf("SC_CLK_TCK"), read
+        return _cpu_s(members), sum(_read_bytes(member.pid) for member in members)
 
     def own_cpu_s(self) -> float:
         """Processor time that the server has used itself, without its stubs; 0 once it is gone."""
         member = _read_member(_PROC / str(self.pid), self.pid)
-        return member.cpu_ticks / os.sysconf("SC_CLK_TCK") if member else 0.0
+        return _cpu_s([member] if member else [])
 
     def keep_private(self) -> None:
         """Let no other account read the texts and vectors in shared memory, in whatever regions there are by now."""
@@ -202,6 +200,10 @@ def _prepare_child() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = _STACK_BYTES if hard == resource.RLIM_INFINITY else min(_STACK_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+
+
+def _cpu_s(members: Iterable[Member]) -> float:
+    return sum(member.cpu_ticks for member in members) / os.sysconf("SC_CLK_TCK")
 
 
 def _read_bytes(pid: int) -> int:
