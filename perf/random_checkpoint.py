@@ -117,7 +117,7 @@ _MPNET = {
 # Name -> (config.json, pooling, whether vectors are normalised).
 SHAPES: dict[str, tuple[dict[str, Any], str, bool]] = {
     "qwen3-0.6b-bidirectional": (_QWEN3 | {"architectures": ["PPLXQwen3Model"], "vocab_size": 151936}, "mean", False),
-    "qwen3-embedding-0.6b": (_QWEN3 | {"architectures": ["Qwen3Model"], "vocab_size": 151669}, "lasttoken", True),
+    "qwen3-embedding-0.6b": (_QWEN3 | {"architectures": ["Qwen3Model"], "vocab_size": 151669}, "last", True),
     "minilm": (_MINILM | {"architectures": ["BertModel"]}, "mean", True),
     "bge-m3": (_XLM_ROBERTA_LARGE | {"architectures": ["XLMRobertaModel"]}, "cls", True),
     "modernbert-base": (_MODERNBERT | {"architectures": ["ModernBertModel"]}, "cls", False),
@@ -125,6 +125,8 @@ SHAPES: dict[str, tuple[dict[str, Any], str, bool]] = {
     "embeddinggemma-300m": (_GEMMA | {"architectures": ["Gemma3TextModel"]}, "mean", True),
     "all-mpnet-base-v2": (_MPNET | {"architectures": ["MPNetModel"]}, "mean", True),
 }
+# In the words that all versions of sentence-transformers and vLLM read.
+POOLING_FLAGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 # Sizes of the layers behind the pooling.
 _DENSE = {"embeddinggemma-300m": [(768, 3072), (3072, 768)]}
 
@@ -139,20 +141,26 @@ def write_checkpoint(name: str, folder: Path, layers: int | None = None) -> Path
     config = config | ({"n_layer" if "n_layer" in config else "num_hidden_layers": layers} if layers else {})
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
-    _write_modules(name, folder, pooling, normalize)
+    _write_modules(name, folder, config.get("n_embd") or config["hidden_size"], pooling, normalize)
     # Gemma's norms scale by one plus their weight.
     _write_tensors(folder, tensor_shapes(config), scales_by_one="use_bidirectional_attention" not in config)
     return folder
 
 
-def _write_modules(name: str, folder: Path, pooling: str, normalize: bool) -> None:
-    dense = {f"{number}_Dense": sizes for number, sizes in enumerate(_DENSE.get(name, []))}
-    types = {"Transformer": "Transformer", "Pooling": "Pooling"} | dict.fromkeys(dense, "Dense")
-    types |= {"Normalize": "Normalize"} if normalize else {}
-    entries = [{"type": f"sentence_transformers.models.{kind}", "path": path} for path, kind in types.items()]
+def _write_modules(name: str, folder: Path, hidden_size: int, pooling: str, normalize: bool) -> None:
+    dense = {f"{place}_Dense": sizes for place, sizes in enumerate(_DENSE.get(name, []), 2)}
+    paths = ["", "1_Pooling", *dense, *([f"{len(dense) + 2}_Normalize"] if normalize else [])]
+    types = [f"sentence_transformers.models.{path[2:] or 'Transformer'}" for path in paths]
+    entries = [
+        {"idx": place, "name": str(place), "path": path, "type": kind}
+        for place, (path, kind) in enumerate(zip(paths, types, strict=True))
+    ]
     (folder / "modules.json").write_text(json.dumps(entries))
-    (folder / "Pooling").mkdir(exist_ok=True)
-    (folder / "Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    settings = {"word_embedding_dimension": hidden_size} | {
+        flag: mode == pooling for mode, flag in POOLING_FLAGS.items()
+    }
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(settings))
     for path, (num_in, num_out) in dense.items():
         (folder / path).mkdir(exist_ok=True)
         activation = "torch.nn.modules.linear.Identity"

@@ -50,6 +50,7 @@ class GraphRecorder:
         self._bytes_per_token = 0.0
         self._most_own_bytes = 0
         self._own_pool_bytes = 0
+        self._registered = _register_graph(device)
         self.renew_pool()
 
     def capture(self, inputs: EncoderInputs, *, run: bool) -> CapturedGraph:
@@ -121,3 +122,18 @@ class GraphRecorder:
         """What the pool would have at most after the capture of a batch of so many tokens."""
         growth = int(self._bytes_per_token * num_tokens) - self._own_pool_bytes
         return self.pool_bytes + (max(growth, _SEGMENT_BYTES) if growth > 0 else 0)
+
+
+def _register_graph(device: torch.device) -> torch.cuda.CUDAGraph:
+    """A graph that is never captured: while there is one, another takes no memory for torch's random numbers.
+
+    The first graph of a process takes some. Where there is none left, that graph cannot be ended without the process
+    (torch 2.11 throws in its destructor), so it is taken at the start.
+
+    Raises:
+        torch.OutOfMemoryError: If there is none left.
+    """
+    torch.empty(1, device=device)  # raises, or leaves enough of what it took
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(torch.cuda.default_generators[device.index])
+    return graph

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lazuli.checkpoint import Checkpoint
+from random_checkpoint import POOLING_FLAGS
 
 # Of architectures that vLLM has under another name, or whose configuration may not say what they are.
 _SETTINGS: dict[str, dict[str, Any]] = {
@@ -21,7 +22,6 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     # As published ones say; transformers 5 does not add it any more, and vLLM asks for it.
     "XLMRobertaModel": {"position_embedding_type": "absolute"},
 }
-_POOLINGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 _WEIGHTS_AND_WORDS = ("*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab*", "special_tokens_map.json")
 
 
@@ -47,7 +47,7 @@ def vllm_checkpoint(found: Checkpoint) -> Path:
     modules = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in kinds.items()]
     _write(folder / "config.json", config)
     _write(folder / "modules.json", modules)
-    _write(folder / "1_Pooling" / "config.json", {_POOLINGS[found.pooling]: True})
+    _write(folder / "1_Pooling" / "config.json", {POOLING_FLAGS[found.pooling]: True})
     return folder
 
 
@@ -56,7 +56,7 @@ def _pooling_is_told(found: Checkpoint) -> bool:
     folders = [folder for kind, folder in found.modules if kind == "Pooling"]
     file = found.path / folders[0] / "config.json" if folders else None
     told: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file and file.is_file() else {}
-    return told.get(_POOLINGS[found.pooling]) is True
+    return told.get(POOLING_FLAGS[found.pooling]) is True
 
 
 def _write(file: Path, content: object) -> None:

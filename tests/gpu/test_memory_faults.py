@@ -1,8 +1,11 @@
 """A device that is short of memory, really: PyTorch's allocator may take no more. Requests fail or wait; none hangs."""
 
 import gc
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,3 +124,31 @@ def test_a_graph_that_does_not_fit_is_done_without(eager, monkeypatch):
     for _ in range(3):
         assert worst_cosine(engine.embed_ids(others), eager.embed_ids(others)) >= 0.9999
     assert engine.graph_counters.captured == 1
+
+
+# Nothing may keep the graph that failed: it is its end that torch could not bear.
+FIRST_CAPTURE = """
+import logging, sys
+logging.disable()
+sys.path[:0] = {path!r}
+import torch
+from tests.gpu.test_memory_faults import config, no_more_memory, rows_of
+from lazuli.engine import Engine
+engine = Engine(config(graph_capture="lazy"), torch.device("cuda", 0))
+capture = engine._stepper._recorder.capture
+def capture_without_memory(*arguments, **options):
+    with no_more_memory():
+        return capture(*arguments, **options)
+engine._stepper._recorder.capture = capture_without_memory
+for _ in range(4):
+    engine.embed_ids(rows_of([200, 100, 212], 2))
+print(engine.graph_counters.captured, engine.graph_counters.failed)
+"""
+
+
+def test_not_even_the_first_graph_of_a_process():
+    root = str(Path(__file__).parents[2])
+    code = FIRST_CAPTURE.format(path=[root, *sys.path])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.split() == ["0", "1"]

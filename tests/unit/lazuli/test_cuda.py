@@ -7,6 +7,7 @@ tested in `tests/gpu`.
 import contextlib
 import sys
 import threading
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,6 +62,7 @@ class FakeCuda:
         self.pool_bytes = {}
         self.capturing = None
         self.live = {}  # pool -> graphs
+        self.registered = weakref.WeakSet()
 
     def new_pool(self):
         self.pools += 1
@@ -75,7 +77,12 @@ class FakeGraph:
     def __init__(self):
         self.again = None
 
+    def register_generator_state(self, generator):
+        self.cuda.registered.add(self)
+
     def capture_begin(self, pool, capture_error_mode):
+        # Or torch allocates, and a failure of that ends the process.
+        assert self.cuda.registered - {self}
         # As torch does: a pool whose last graph is gone is not to be used again.
         assert self.cuda.live.get(pool, 1) > 0
         self.pool = pool
@@ -140,6 +147,7 @@ def cuda(monkeypatch):
         "stream": lambda stream: contextlib.nullcontext(),
         "Event": FakeEvent,
         "CUDAGraph": FakeGraph,
+        "default_generators": {CPU.index: torch.default_generator},
         "graph_pool_handle": fake.new_pool,
         "synchronize": lambda device: None,
         "mem_get_info": lambda device: (fake.free, 1 << 31),
