@@ -54,14 +54,14 @@ class EngineConfig:
         calibration: File of `lazuli calibrate`, for int8 and uint8; auto takes the one in the checkpoint's folder, if
             any.
         attention: Name of an attention backend; auto takes the best one for the device.
-        token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
+        token_budget: Most tokens in one batch; auto is 8192 on a GPU, 2048 on a CPU. A longer text runs alone.
         max_batch_sequences: Most sequences in one batch.
         max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks if the model has several
             instances; auto is four budgets.
         max_waiting_tokens: Tokens waiting in the engine above which requests are refused, of queries and of bulk each;
-            auto is 256 budgets.
+            auto is 4194304 on a GPU, 524288 on a CPU.
         bulk_tokens: Most tokens of bulk in a batch while queries come. A request of no more counts as a query unless it
-            says otherwise. auto is a sixteenth of the budget, at least 256.
+            says otherwise. auto is an eighth of the budget, at least 256.
         max_queue_ms: Requests that were not begun after so many milliseconds are refused; auto is no limit.
         max_answer_mb: Most MB of 2^20 bytes of the outputs of single tokens, in which each row is filled up to the
             longest, in one answer, or one part of a stream's; more is refused. gRPC carries less than 2048.

@@ -46,7 +46,9 @@ from lazuli.tokenwise.token_program import TokenProgram
 
 _log = logging.getLogger(__name__)
 
-_GPU_TOKEN_BUDGET = 16384
+# Enough to keep an H200 busy, and small: the first of many that wait have their answers, and come again, while it works
+# for the others. Twice as many are hardly computed sooner a token, and are launched eagerly.
+_GPU_TOKEN_BUDGET = 8192
 _CPU_TOKEN_BUDGET = 2048  # more does not fit the caches, and was slower
 # What decides which kernels run, beside the sizes of a batch.
 _TABLES = ("linear_tilings.json", "attention/table.json")

@@ -133,7 +133,8 @@ def _register_graph(device: torch.device) -> torch.cuda.CUDAGraph:
     Raises:
         torch.OutOfMemoryError: If there is none left.
     """
-    torch.empty(1, device=device)  # raises, or leaves enough of what it took
-    graph = torch.cuda.CUDAGraph()
-    graph.register_generator_state(torch.cuda.default_generators[device.index])
+    with torch.cuda.device(device):  # or else it is taken on another one
+        torch.empty(1, device=device)  # raises, or leaves enough of what it took
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(torch.cuda.default_generators[device.index])
     return graph

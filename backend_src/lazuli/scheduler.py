@@ -26,7 +26,7 @@ _SWEEP_S = 0.001
 _SWEEP_PAUSES = 20
 # Of a budget: small enough for a query not to wait for long, large enough for the device to work well. On an H200, 2560
 # tokens of Qwen3-Embedding-0.6B take 5 ms, which is 0.9 of the rate of full batches.
-_BULK_SHARE = 16
+_BULK_SHARE = 8
 _LEAST_BULK_TOKENS = 256
 
 
@@ -72,7 +72,7 @@ class Scheduler:
             max_waiting_tokens: Once so many tokens wait in a lane, `submit` refuses more there.
             program_sequences: Most sequences of a batch of a program, where that differs.
             bulk_tokens: Most tokens of bulk in a batch while queries come. A request of no more is a query, unless it
-                says what it is. None: a sixteenth of the budget, or 256 if that is more.
+                says what it is. None: an eighth of the budget, or 256 if that is more.
             max_queue_ms: A request that waits for longer without being begun is refused; None for no limit.
             refuse: Called, with the lock held, for a request that is not to be computed; must not take long.
             clock: Seconds, for tests.

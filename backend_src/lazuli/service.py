@@ -34,7 +34,8 @@ from lazuli.tracing.request_trace import RequestTrace
 
 _log = logging.getLogger(__name__)
 _QUEUED_BUDGETS = 4
-_WAITING_BUDGETS = 256
+# Seconds of work on either.
+_WAITING_TOKENS = {"cpu": 1 << 19, "cuda": 1 << 22}
 
 
 class EngineService:
@@ -77,7 +78,7 @@ class EngineService:
             token_budget=budget,
             max_sequences=config.max_batch_sequences,
             max_queued_tokens=config.max_queued_tokens or _QUEUED_BUDGETS * budget,
-            max_waiting_tokens=config.max_waiting_tokens or _WAITING_BUDGETS * budget,
+            max_waiting_tokens=config.max_waiting_tokens or _WAITING_TOKENS[device.type],
             program_sequences={PAIRS: max(1, config.max_batch_sequences // 2)},  # of two texts each
             bulk_tokens=config.bulk_tokens,
             max_queue_ms=config.max_queue_ms,

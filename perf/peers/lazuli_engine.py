@@ -5,6 +5,7 @@ Takes rows; returns vectors that are copied out, as a server's reply would be.
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +15,17 @@ from peers.local import LocalEndpoint
 from peers.spec import Settings, TargetSpec
 from texts.rows import Rows
 
+_NUMBERS = ("threads", "token_budget", "graph_max_tokens")
+
 
 @contextlib.contextmanager
 def open_peer(spec: TargetSpec, settings: Settings) -> Iterator[Peer]:
-    """A target of this kind; `dtype`, `device`, `attention` and `threads` are its options."""
-    spec.check_options("dtype", "device", "attention", "threads")
+    """A target of this kind; `dtype`, `device`, `attention` and some numbers of the engine are its options."""
+    spec.check_options("dtype", "device", "attention", *_NUMBERS)
     dtype = spec.options.get("dtype", settings.dtype)
     device = spec.options.get("device", settings.device)
-    threads = int(spec.options["threads"]) if "threads" in spec.options else None
-    arguments = (settings.checkpoint, device, dtype, settings.max_seq_length, spec.options.get("attention"), threads)
+    numbers = tuple((name, int(spec.options[name])) for name in _NUMBERS if name in spec.options)
+    arguments = (settings.checkpoint, device, dtype, settings.max_seq_length, spec.options.get("attention"), numbers)
     endpoint = LocalEndpoint(LazuliEngine, arguments)
     yield Peer(f"lazuli {lazuli.__version__}", endpoint, None, dtype or "auto", in_process=True, takes_ids=True)
 
@@ -37,9 +40,9 @@ class LazuliEngine:
         dtype: str | None,
         max_seq_length: int | None,
         attention: str | None,
-        threads: int | None,
+        numbers: tuple[tuple[str, int], ...],
     ) -> None:
-        """Load it and warm it up."""
+        """Load it and warm it up; `numbers` are fields of the engine's configuration."""
         # Here, so that what this sets in the environment is not inherited by the processes of other targets.
         from lazuli import openmp  # noqa: F401 - before anything that imports torch
         from lazuli.config import EngineConfig, TokenizerConfig
@@ -50,9 +53,11 @@ class LazuliEngine:
         self._options = RequestOptions()
         self._num_inside = 0  # a client too many or too few is nothing but another road to the same answer
         self._tokenizer = TextTokenizer.from_config(
-            TokenizerConfig(checkpoint=checkpoint, max_seq_length=max_seq_length, threads=threads)
+            TokenizerConfig(checkpoint=checkpoint, max_seq_length=max_seq_length, threads=dict(numbers).get("threads"))
         )
-        config = EngineConfig(checkpoint=checkpoint, device=device, dtype=dtype, attention=attention, threads=threads)
+        config = EngineConfig(
+            checkpoint=checkpoint, device=device, dtype=dtype, attention=attention, **dict[str, Any](numbers)
+        )
         self._service = EmbeddingService(config, streaming=False)
 
     def embed(self, rows: Rows) -> Answer:

@@ -147,6 +147,7 @@ def cuda(monkeypatch):
         "stream": lambda stream: contextlib.nullcontext(),
         "Event": FakeEvent,
         "CUDAGraph": FakeGraph,
+        "device": lambda device: contextlib.nullcontext(),
         "default_generators": {CPU.index: torch.default_generator},
         "graph_pool_handle": fake.new_pool,
         "synchronize": lambda device: None,

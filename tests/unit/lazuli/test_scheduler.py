@@ -335,7 +335,7 @@ class TestQueriesAndBulk:
         assert tags(scheduler.next_batch()) == [1]
         assert tags(scheduler.next_batch()) == [1, 2]
 
-    @pytest.mark.parametrize(("budget", "expected"), [(16384, 1024), (2048, 256), (256, 256), (10, 10)])
+    @pytest.mark.parametrize(("budget", "expected"), [(8192, 1024), (2048, 256), (256, 256), (10, 10)])
     def test_the_default_size(self, budget, expected):
         assert make(token_budget=budget)._bulk_tokens == expected
 
