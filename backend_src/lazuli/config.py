@@ -54,22 +54,22 @@ class EngineConfig:
         calibration: File of `lazuli calibrate`, for int8 and uint8; auto takes the one in the checkpoint's folder, if
             any.
         attention: Name of an attention backend; auto takes the best one for the device.
-        token_budget: Most tokens in one batch; auto is 8192 on a GPU, 2048 on a CPU. A longer text runs alone.
+        token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
         max_batch_sequences: Most sequences in one batch.
         max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks if the model has several
             instances; auto is four budgets.
         max_waiting_tokens: Tokens waiting in the engine above which requests are refused, of queries and of bulk each;
-            auto is 4194304 on a GPU, 524288 on a CPU.
+            auto is 256 budgets.
         bulk_tokens: Most tokens of bulk in a batch while queries come. A request of no more counts as a query unless it
-            says otherwise. auto is an eighth of the budget, at least 256.
+            says otherwise. auto is a sixteenth of the budget, at least 256.
         max_queue_ms: Requests that were not begun after so many milliseconds are refused; auto is no limit.
         max_answer_mb: Most MB of 2^20 bytes of the outputs of single tokens, in which each row is filled up to the
             longest, in one answer, or one part of a stream's; more is refused. gRPC carries less than 2048.
         max_in_flight: Batches on the device or on their way back at the same time.
         graph_capture: When CUDA graphs are captured. `idle`: before the engine is ready, in idle gaps, and for a small
             share of the time, while a larger graph stands in; `lazy`: when a size is asked for again; `off`: never.
-        graph_max_tokens: Larger batches always run eagerly; auto measures where that is as quick, at most the token
-            budget.
+        graph_max_tokens: Larger batches always run eagerly; auto measures where launching takes a small part of their
+            time, at most the token budget.
         graph_memory_mb: Most device memory of all graphs, in MB of 2^20 bytes; the least recently used goes first.
         max_graphs: Most CUDA graphs kept.
         graph_start_s: Most seconds of captures before the engine is ready; the others follow in idle gaps.

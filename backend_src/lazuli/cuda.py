@@ -125,6 +125,16 @@ class CudaStepper:
         self.graphs.limit(max_tokens)
         self._give_memory_back()
 
+    def time_launch(self, bucket: Bucket) -> float:
+        """Seconds until an eager run is queued, while the device has nothing else to do."""
+        batch, times = dummy_batch(bucket), []
+        for _ in range(1 + _TIMED_RUNS):  # the first one may allocate
+            start = time.perf_counter()
+            result = self._queue(batch, bucket, self._run)
+            times.append(time.perf_counter() - start)
+            result.result()
+        return min(times[1:])
+
     def time_eager(self, bucket: Bucket) -> float:
         """Seconds of one of several eager runs queued behind each other."""
         return self._time(bucket, self._run)

@@ -46,9 +46,7 @@ from lazuli.tokenwise.token_program import TokenProgram
 
 _log = logging.getLogger(__name__)
 
-# Enough to keep an H200 busy, and small: the first of many that wait have their answers, and come again, while it works
-# for the others. Twice as many are hardly computed sooner a token, and are launched eagerly.
-_GPU_TOKEN_BUDGET = 8192
+_GPU_TOKEN_BUDGET = 16384
 _CPU_TOKEN_BUDGET = 2048  # more does not fit the caches, and was slower
 # What decides which kernels run, beside the sizes of a batch.
 _TABLES = ("linear_tilings.json", "attention/table.json")
@@ -249,6 +247,7 @@ class Engine:
             "attention": attention.describe() if attention is not None else None,
             "device": torch.cuda.get_device_name(self.device),
             "token_budget": self.token_budget,
+            "inflection": "launch",
             "max_batch_sequences": config.max_batch_sequences,
             "versions": [__version__, torch.__version__, torch.version.cuda],
             "tables": [zlib.crc32(files("lazuli").joinpath(table).read_bytes()) for table in _TABLES],

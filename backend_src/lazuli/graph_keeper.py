@@ -40,8 +40,8 @@ class Capturer(Protocol):
     def limit(self, max_tokens: int) -> None:
         """Run larger batches eagerly from now on."""
 
-    def time_eager(self, bucket: Bucket) -> float:
-        """Seconds of an eager run behind others."""
+    def time_launch(self, bucket: Bucket) -> float:
+        """Seconds until an eager run is queued."""
 
     def time_replay(self, bucket: Bucket) -> float:
         """Seconds of a replay."""
@@ -172,7 +172,7 @@ class GraphKeeper:
         if not sizes:
             return table.max_tokens
         start = self._clock()
-        inflection = find_inflection(sizes, lambda size: self._stepper.time_eager(table.typical(size)), self._replay_s)
+        inflection = find_inflection(sizes, lambda size: self._stepper.time_launch(table.typical(size)), self._replay_s)
         _log.info(
             "graphs: eager runs are as quick from %d tokens on (measured in %.1f s)", inflection, self._clock() - start
         )

@@ -26,8 +26,10 @@ _SWEEP_S = 0.001
 _SWEEP_PAUSES = 20
 # Of a budget: small enough for a query not to wait for long, large enough for the device to work well. On an H200, 2560
 # tokens of Qwen3-Embedding-0.6B take 5 ms, which is 0.9 of the rate of full batches.
-_BULK_SHARE = 8
+_BULK_SHARE = 16
 _LEAST_BULK_TOKENS = 256
+# One is computed, one is queued behind it, and one gathers.
+_BATCHES = 3
 
 
 def _refuse(request: Request, error: LazuliError) -> None:
@@ -37,15 +39,19 @@ def _refuse(request: Request, error: LazuliError) -> None:
 class Scheduler:
     """The queue between `execute()` and the runner. Safe to use from several threads.
 
-    Whatever comes, for T = `token_budget`, b = `bulk_tokens` < T, rows of at most b tokens and of one program:
+    A batch has at most `enough_tokens`, or a third of what waits if that is more, up to `token_budget`. So while the
+    device computes a batch, those who have the answers of the one before come again, and a third gathers: it never
+    waits for any of them. Only of a long queue are batches as large as they may be.
+
+    Whatever comes, for T = `enough_tokens`, b = `bulk_tokens` < T, rows of at most b tokens and of one program:
 
     - Of two batches in a row, one begins with bulk and one with queries, if both wait. A turn of bulk goes on until its
       next row exceeds b. So bulk gets about b of 2T tokens while queries never end; two turns always take more than b,
       so n tokens of it are taken within 4 * ceil(n / b) + 2 batches.
     - A query is taken within 2 * ceil(Q / (T - b)) batches, where Q are the tokens of queries that wait when it comes,
       with its own.
-    - Among r requests of bulk, one gets its next turn of max(b, T / 2) tokens after at most r - 1 turns of others,
-      each at most b longer.
+    - Among r requests of bulk, one gets its next turn of max(b, `token_budget` / 2) tokens after at most r - 1 turns
+      of others, each at most b longer.
 
     A longer row has a turn, or a batch, by itself. A batch of at most `max_sequences` short rows may be smaller.
     """
@@ -59,6 +65,7 @@ class Scheduler:
         max_waiting_tokens: int,
         program_sequences: Mapping[str, int] | None = None,
         bulk_tokens: int | None = None,
+        enough_tokens: int | None = None,
         max_queue_ms: int | None = None,
         refuse: Callable[[Request, LazuliError], None] = _refuse,
         clock: Callable[[], float] = time.monotonic,
@@ -72,7 +79,8 @@ class Scheduler:
             max_waiting_tokens: Once so many tokens wait in a lane, `submit` refuses more there.
             program_sequences: Most sequences of a batch of a program, where that differs.
             bulk_tokens: Most tokens of bulk in a batch while queries come. A request of no more is a query, unless it
-                says what it is. None: an eighth of the budget, or 256 if that is more.
+                says what it is. None: a sixteenth of the budget, or 256 if that is more.
+            enough_tokens: That keep the device busy; None: the budget.
             max_queue_ms: A request that waits for longer without being begun is refused; None for no limit.
             refuse: Called, with the lock held, for a request that is not to be computed; must not take long.
             clock: Seconds, for tests.
@@ -83,6 +91,7 @@ class Scheduler:
         self._max_queued_tokens = max_queued_tokens
         self._max_waiting_tokens = max_waiting_tokens
         self._bulk_tokens = min(token_budget, bulk_tokens or max(_LEAST_BULK_TOKENS, token_budget // _BULK_SHARE))
+        self._enough_tokens = token_budget if enough_tokens is None else enough_tokens
         self._max_queue_s = math.inf if max_queue_ms is None else max_queue_ms / 1000
         self._refuse = refuse
         self._clock = clock
@@ -168,7 +177,7 @@ class Scheduler:
             if self._is_query(request):
                 self._query_at = now
             else:
-                limit = self._bulk_limit(now)
+                limit = self._bulk_limit(now, limit)
             if request.num_tokens > limit and len(request.sequences) > 1:
                 return None
             return list(request.sequences)
@@ -213,21 +222,24 @@ class Scheduler:
     def _most_of(self, program: str) -> int:
         return self._program_sequences.get(program, self._max_sequences)
 
-    def _bulk_limit(self, now: float) -> int:
-        """Most tokens of a batch that begins with bulk."""
-        return self._bulk_tokens if now - self._query_at < _COMPANY_S else self._token_budget
+    def _bulk_limit(self, now: float, most: int) -> int:
+        """Most tokens of a batch that begins with bulk, of those that it may have."""
+        return self._bulk_tokens if now - self._query_at < _COMPANY_S else most
 
     def _take(self) -> list[Sequence]:
         now = self._clock()
         if now >= self._next_sweep:
             self._sweep(now)
         batch: list[Sequence] = []
+        most, share = self._enough_tokens, (self._queries.tokens + self._bulk.tokens) // _BATCHES
+        if share > most:
+            most = min(share, self._token_budget)
         if self._bulk.tokens and (self._is_bulk_due or not self._queries.tokens):
-            num_tokens = self._bulk.take(batch, 0, self._bulk_limit(now), now)
-            self._queries.take(batch, num_tokens, self._token_budget, now)
+            num_tokens = self._bulk.take(batch, 0, self._bulk_limit(now, most), now)
+            self._queries.take(batch, num_tokens, most, now)
             self._is_bulk_due = False
         else:
-            self._queries.take(batch, 0, self._token_budget, now)
+            self._queries.take(batch, 0, most, now)
             self._is_bulk_due = self._bulk.tokens > 0
         if self._num_blocked:
             self._not_full.notify_all()

@@ -34,8 +34,9 @@ from lazuli.tracing.request_trace import RequestTrace
 
 _log = logging.getLogger(__name__)
 _QUEUED_BUDGETS = 4
-# Seconds of work on either.
-_WAITING_TOKENS = {"cpu": 1 << 19, "cuda": 1 << 22}
+_WAITING_BUDGETS = 256
+# Which keep an H200 busy: twice as many are computed hardly sooner a token. A CPU computes nothing beside its runner.
+_ENOUGH_TOKENS = 8192
 
 
 class EngineService:
@@ -78,9 +79,10 @@ class EngineService:
             token_budget=budget,
             max_sequences=config.max_batch_sequences,
             max_queued_tokens=config.max_queued_tokens or _QUEUED_BUDGETS * budget,
-            max_waiting_tokens=config.max_waiting_tokens or _WAITING_TOKENS[device.type],
+            max_waiting_tokens=config.max_waiting_tokens or _WAITING_BUDGETS * budget,
             program_sequences={PAIRS: max(1, config.max_batch_sequences // 2)},  # of two texts each
             bulk_tokens=config.bulk_tokens,
+            enough_tokens=None if device.type == "cpu" else min(budget, _ENOUGH_TOKENS),
             max_queue_ms=config.max_queue_ms,
             refuse=replies.fail,
         )

@@ -330,7 +330,7 @@ class TestProfile:
         bucket = first._stepper.graphs.table.find(Bucket(153, 2, 150))
         first.close()
         second = make_engine(cache_dir=str(tmp_path), graph_max_tokens=None, token_budget=4096)
-        monkeypatch.setattr(second._stepper, "time_eager", None)
+        monkeypatch.setattr(second._stepper, "time_launch", None)
         second.warm_up()
         assert second._stepper.graphs.table.max_tokens == limit
         assert bucket in second._stepper.graphs

@@ -15,6 +15,7 @@ from typing import Any
 import triton_python_backend_utils as pb_utils
 
 from lazuli.metrics.samples import COUNTER, Labels, Sample, gauge
+from lazuli.triton.protocol import instance_name
 
 _log = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
@@ -104,7 +105,7 @@ def export(collect: Callable[[], Sequence[Sample]], args: Mapping[str, str], *, 
     # 24.10 would give both the same metric, free it with the first and crash with the second.
     labels = {
         "model": args.get("model_name", ""),
-        "model_instance": args.get("model_instance_name", ""),
+        "model_instance": instance_name(args),
         "process": str(os.getpid()),
     }
     try:

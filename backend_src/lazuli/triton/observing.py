@@ -11,6 +11,7 @@ from lazuli.logs.settings import LogSettings
 from lazuli.tracing.observer import Observer
 from lazuli.tracing.request_trace import RequestTrace
 from lazuli.tracing.setup import make_tracer
+from lazuli.triton.protocol import instance_name
 
 
 def observe(span_name: str, args: Mapping[str, str]) -> Observer:
@@ -23,8 +24,7 @@ def observe(span_name: str, args: Mapping[str, str]) -> Observer:
     Raises:
         ConfigError: If a variable for the log has a value that there is not.
     """
-    names = {"lazuli.model": "model_name", "lazuli.model_instance": "model_instance_name"}
-    ids = {attribute: args.get(name, "") for attribute, name in names.items()}
+    ids = {"lazuli.model": args.get("model_name", ""), "lazuli.model_instance": instance_name(args)}
     return Observer(LogSettings.from_environment(os.environ), make_tracer(span_name, ids, os.environ))
 
 

@@ -30,6 +30,15 @@ def read_gpu_index(args: dict[str, str]) -> int | None:
     return int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else None
 
 
+def instance_name(args: Mapping[str, Any]) -> str:
+    """What an instance is called in the log, in metrics and in spans.
+
+    Triton 24.10 calls those that a group has on several GPUs the same, so the number of the GPU is added.
+    """
+    name = str(args.get("model_instance_name", ""))
+    return f"{name}_gpu{args['model_instance_device_id']}" if args.get("model_instance_kind") == "GPU" else name
+
+
 def count_instances(model_config: dict[str, Any]) -> int:
     """How many instances of a model there are, by its configuration as JSON."""
     groups = model_config.get("instance_group", [])
@@ -116,7 +125,7 @@ def log_to_triton(args: Mapping[str, str]) -> None:
     settings = LogSettings.from_environment(os.environ)
     handler: logging.Handler = StderrHandler() if settings.format == JSON else _TritonHandler()
     if settings.format == JSON:
-        ids = {"model": args.get("model_name"), "instance": args.get("model_instance_name"), "pid": os.getpid()}
+        ids = {"model": args.get("model_name"), "instance": instance_name(args), "pid": os.getpid()}
         handler.setFormatter(JsonFormatter(ids, content=settings.content))
     else:
         handler.setFormatter(TextFormatter(content=settings.content))

@@ -439,8 +439,9 @@ def test_timing_takes_as_many_buffers_as_it_gives_back(make):
     pool = stepper._input_buffer.staging_pool
     buffers = len(pool._free) + len(pool._lent)  # the capture has lent one
     assert stepper.time_eager(own(300)) > 0
+    assert stepper.time_launch(own(300)) > 0
     assert stepper.time_replay(own(300)) > 0
-    assert len(encoder.runs) == 4
+    assert len(encoder.runs) == 8
     assert len(pool._free) + len(pool._lent) == buffers
 
 

@@ -8,7 +8,7 @@ from lazuli.graph_keeper import GraphKeeper
 from lazuli.graph_profile import GraphProfile, ProfileFile
 
 CAPTURE_S = 0.03
-LAUNCH_S = 6e-3
+LAUNCH_S = 1e-3
 
 
 class Clock:
@@ -19,7 +19,7 @@ class Clock:
 
 
 class FakeStepper:
-    """A capture takes 30 ms; a replay 1 us a token; an eager run that, but no less than 6 ms."""
+    """A capture takes 30 ms; a replay 1 us a token; to launch an eager run, 1 ms."""
 
     def __init__(self, clock, capture="idle", max_tokens=16384):
         table = BucketTable(max_tokens=max_tokens, max_sequences=512, max_seqlen=8192)
@@ -46,8 +46,8 @@ class FakeStepper:
     def limit(self, max_tokens):
         self.graphs.limit(max_tokens)
 
-    def time_eager(self, bucket):
-        return max(LAUNCH_S, bucket.num_tokens * 1e-6)
+    def time_launch(self, bucket):
+        return LAUNCH_S
 
     def time_replay(self, bucket):
         assert bucket in self.graphs
@@ -101,7 +101,7 @@ class TestStart:
         assert stepper.graphs.table.max_tokens == 8192
         assert file.load().inflection == 8192
         stepper, keeper = make()
-        stepper.time_eager = stepper.time_replay = None  # not to be called again
+        stepper.time_launch = stepper.time_replay = None  # not to be called again
         keeper.start()
         assert stepper.graphs.table.max_tokens == 8192
 
@@ -116,14 +116,14 @@ class TestStart:
     def test_a_size_that_cannot_be_captured_is_measured_as_eager(self, make):
         stepper, keeper = make()
         stepper.broken = {bucket for bucket in stepper.graphs.table.buckets if bucket.num_tokens == 2048}
-        stepper.time_eager = lambda bucket: bucket.num_tokens * 1e-6
+        stepper.time_launch = lambda bucket: bucket.num_tokens * 1e-7
         keeper.start()
         assert stepper.graphs.table.max_tokens == 1024
 
     def test_a_small_budget_is_not_measured(self, make):
         stepper, keeper = make(max_tokens=None)
         stepper.graphs.limit(512)
-        stepper.time_eager = None
+        stepper.time_launch = None
         keeper.start()
         assert stepper.graphs.table.max_tokens == 512
 

@@ -335,7 +335,7 @@ class TestQueriesAndBulk:
         assert tags(scheduler.next_batch()) == [1]
         assert tags(scheduler.next_batch()) == [1, 2]
 
-    @pytest.mark.parametrize(("budget", "expected"), [(8192, 1024), (2048, 256), (256, 256), (10, 10)])
+    @pytest.mark.parametrize(("budget", "expected"), [(16384, 1024), (2048, 256), (256, 256), (10, 10)])
     def test_the_default_size(self, budget, expected):
         assert make(token_budget=budget)._bulk_tokens == expected
 
@@ -429,7 +429,8 @@ class TestWorstCase:
 
     def make(self, seed):
         self.random = Random(seed)
-        return make(token_budget=self.BUDGET, bulk_tokens=self.SHARE, max_sequences=self.BUDGET)
+        limits = {"token_budget": self.BUDGET} if seed % 2 else {"token_budget": 96, "enough_tokens": self.BUDGET}
+        return make(**limits, bulk_tokens=self.SHARE, max_sequences=self.BUDGET)
 
     def rows(self, most):
         return [self.random.randint(1, self.SHARE) for _ in range(self.random.randint(1, most))]
@@ -446,7 +447,7 @@ class TestWorstCase:
                 scheduler.submit(of("query", make_request(*self.rows(4), tag=2)))
             batch = scheduler.next_batch()
             batches += 1
-            assert sum(lengths(batch)) <= self.BUDGET
+            assert sum(lengths(batch)) <= scheduler._token_budget
             taken = sum(len(sequence) for sequence in batch if sequence.request.workload == "bulk")
             assert bool(taken) == (batches % 2 == 0), "every second batch begins with bulk"
             waiting -= taken
@@ -481,7 +482,7 @@ class TestWorstCase:
     def test_bulk_among_bulk(self, make_request, seed):
         scheduler = self.make(seed)
         count = 5
-        turn = max(self.SHARE, self.BUDGET // 2)
+        turn = max(self.SHARE, scheduler._token_budget // 2)
         for tag in range(1, count + 1):
             scheduler.submit(
                 of("bulk", make_request(*[self.random.randint(1, self.SHARE) for _ in range(200)], tag=tag))
@@ -494,6 +495,39 @@ class TestWorstCase:
                 others[own] = 0
                 for tag in others:
                     others[tag] += len(sequence) * (tag != own)
+
+
+class TestEnoughTokens:
+    def test_a_short_queue_is_divided_a_long_one_has_whole_batches(self, make_request):
+        scheduler = make(token_budget=32, enough_tokens=8)
+        for tag in range(1, 121):
+            scheduler.submit(make_request(1, tag=tag))
+        scheduler.close()
+        sizes = [len(batch) for batch in iter(scheduler.next_batch, [])]
+        # A third of what waits: of 120 more than the budget, of 24 and fewer less than enough.
+        assert sizes == [32, 29, 19, 13, 9, 8, 8, 2]
+
+    def test_clients_that_come_again_fill_batches_while_two_are_on_their_way(self, make_request):
+        """Of 64 that wait for their answers, none is ever in a batch that is smaller than the others."""
+        scheduler = make(token_budget=32, enough_tokens=16)
+        for tag in range(1, 65):
+            scheduler.submit(make_request(1, tag=tag))
+        on_their_way = [scheduler.next_batch(), scheduler.next_batch()]
+        for _ in range(20):
+            for tag in tags(on_their_way.pop(0)):
+                scheduler.submit(make_request(1, tag=tag))
+            on_their_way.append(scheduler.next_batch())
+            assert len(on_their_way[-1]) in (16, 21)
+
+    def test_a_longer_row_has_a_batch_by_itself(self, make_request):
+        scheduler = make(token_budget=32, enough_tokens=8)
+        scheduler.submit(make_request(20, 2, 3, tag=1))
+        assert [lengths(scheduler.next_batch()) for _ in range(2)] == [[20], [2, 3]]
+
+    def test_the_budget_unless_told(self, make_request):
+        scheduler = make(token_budget=32)
+        scheduler.submit(make_request(*[1] * 40))
+        assert len(scheduler.next_batch()) == 32
 
 
 class TestTurns:

@@ -104,6 +104,16 @@ def test_by_default_they_are_json_on_standard_error(protocol, pb_utils, capfd):
     assert pb_utils.Logger.lines == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "device_id", "expected"),
+    [("CPU", "0", "embedding_0_0"), ("GPU", "0", "embedding_0_0_gpu0"), ("GPU", "1", "embedding_0_0_gpu1")],
+)
+def test_instances_on_several_gpus_have_names_of_their_own(protocol, kind, device_id, expected):
+    args = {"model_instance_name": "embedding_0_0", "model_instance_kind": kind, "model_instance_device_id": device_id}
+    assert protocol.instance_name(args) == expected
+    assert protocol.instance_name({}) == ""
+
+
 def test_an_unexpected_error_is_logged_without_its_message(protocol, capfd):
     protocol.log_to_triton({})
     protocol.make_error(KeyError("zebrafinch"))
