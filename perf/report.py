@@ -23,17 +23,17 @@ from reporting.tables import table
 
 PERF = Path(__file__).parent
 _MARKED = re.compile(r"(<!-- report -->\n).*?(<!-- /report -->)", re.DOTALL)
-_SUITES_BESIDE_VLLM = ("latency", "scoring", "bulk", "concurrency")
+_SUITES_BESIDE_OTHERS = ("latency", "scoring", "bulk", "concurrency")
 # What the front page shows: titles, and the files below them.
 _FRONT_PAGE = (
     ("On two CPU cores, one text at a time, turn and turn about: {}", ["cpu-2core/side_by_side_latency"]),
     ("On two CPU cores, many real texts of mixed lengths, turn and turn about: {}", ["cpu-2core/side_by_side_bulk"]),
     *(
         (
-            "On the GPU, Lazuli's server and vLLM's, turn and turn about, random weights of the shape: {}",
-            [f"h200/vllm_{model}_{suite}" for suite in _SUITES_BESIDE_VLLM],
+            f"On the GPU, Lazuli's server and {other}'s, turn and turn about, random weights of the shape: {{}}",
+            [f"h200/{prefix}_{suite}" for suite in _SUITES_BESIDE_OTHERS],
         )
-        for model in ("bge", "qwen3")
+        for other, prefix in (("vLLM", "vllm_bge"), ("vLLM", "vllm_qwen3"), ("infinity", "infinity_bge"))
     ),
     *(
         ("On the GPU, engine in process, random weights of the shape: {}", [f"h200/engine_{model}"])
