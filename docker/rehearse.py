@@ -9,6 +9,7 @@ the base image. A container is imitated by `chroot` with processes, mounts and n
 cannot be written to, as in Kubernetes with `readOnlyRootFilesystem`.
 """
 
+import argparse
 import json
 import os
 import re
@@ -214,10 +215,19 @@ def run(root: Path, words: list[str]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Do what was asked for; returns the exit code."""
-    command, root, *rest = arguments
-    if command == "run":
-        return run(Path(root).resolve(), rest)
-    build(Path(root).resolve(), dict(word.split("=", 1) for word in rest))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["build", "run"])
+    parser.add_argument("root", type=Path, metavar="ROOT")
+    # What begins with a dash is a word like others: it is meant for the container.
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    if options.command == "run":
+        return run(root, options.words)
+    unclear = [word for word in options.words if "=" not in word]
+    if unclear:
+        parser.error(f"{unclear[0]!r} is not NAME=VALUE")
+    build(root, dict(word.split("=", 1) for word in options.words))
     return 0
 
 

@@ -7,6 +7,7 @@ The second has all that those need in turn, and writes `constraints.txt`. PyTorc
 of the Makefile and the Dockerfile.
 """
 
+import argparse
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -53,10 +54,13 @@ def _needed(lines: Iterable[str], of_extras: tuple[str, ...]) -> Iterator[tuple[
 
 def main(words: list[str]) -> None:
     """Print the lines that were asked for."""
-    pinned = words[0] == "--pins"
-    pyproject, *extras = words[pinned:]
-    lines = requirements(Path(pyproject), extras)
-    print("\n".join(pins(lines) if pinned else lines))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pins", action="store_true", help="as it is installed here, with all that it needs in turn")
+    parser.add_argument("pyproject", type=Path, metavar="pyproject.toml")
+    parser.add_argument("extras", nargs="*", metavar="EXTRA")
+    options = parser.parse_args(words)
+    lines = requirements(options.pyproject, options.extras)
+    print("\n".join(pins(lines) if options.pins else lines))
 
 
 if __name__ == "__main__":

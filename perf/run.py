@@ -18,7 +18,7 @@ from pathlib import Path
 from checkpoints.folder import find_checkpoint
 from comparison.agreement import DisagreementError, check, probes
 from comparison.side_by_side import Plan, SideBySide
-from comparison.targets import Target, Workshop
+from comparison.targets import Target, UnusableError, Workshop
 from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.launch.errors import LaunchError
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     try:
         _run(options)
-    except (ValueError, DisagreementError, LaunchError) as error:
+    except (ValueError, DisagreementError, LaunchError, UnusableError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 1
     return 0

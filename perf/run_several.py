@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import run
 from comparison.side_by_side import Plan
-from comparison.targets import Target, Workshop
+from comparison.targets import Target, UnusableError, Workshop
 from lazuli.launch.errors import LaunchError
 from peers.json_server import end_when_told
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _, workshop, _ = prepared[0]
         with workshop.open(suites[0].target) as targets:
             failed = [each[0].suite for each in prepared if not _succeeds(targets, *each)]
-    except (ValueError, LaunchError) as error:
+    except (ValueError, LaunchError, UnusableError) as error:
         print(f"run_several.py: {error}", file=sys.stderr)
         return 1
     print(f"{len(suites)} suites, failed: {', '.join(failed) or 'none'}", flush=True)

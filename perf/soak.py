@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 import lazuli
 from checkpoints.folder import find_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
-from reporting.measurement import Measurement, positive, write
+from reporting.measurement import RESULTS, Measurement, positive, write
 from soaking.clients import ANSWERED, COLUMNS, EXACT, ROWS, SENT, work
 from soaking.growth import LEAST_REQUESTS, LIMITS, PER, SUITE, WHOLE, Footprint, Held
 from soaking.pool import make_pool
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with _target(options, checkpoint) as server:
         soak = Soak(server, options, checkpoint)
         soak.run()
-    print(write(options.machine, options.name, soak.lines()))
+    print(write(options.machine, options.name, soak.lines(), options.results))
     faults = soak.faults()
     print("\n".join(["faults:", *faults]) if faults else "no fault")
     if not soak.judges_growth():
@@ -185,6 +186,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--machine", required=True, help="folder of the result")
     add("--name", default=SUITE, help="file there")
+    add("--results", type=Path, default=RESULTS, help="where such folders are")
     add("--minutes", type=float, default=20.0, help="of load")
     add("--interval", type=float, default=5.0, help="seconds between two readings")
     add("--processes", type=positive, default=1, help="of clients; each has one of every kind")

@@ -145,7 +145,7 @@ def _receive_all(pipes: Sequence[Pipe]) -> list[Any]:
             answers.append(RuntimeError("a process of the load generator ended"))
     for answer in answers:
         if isinstance(answer, Exception):
-            raise RuntimeError(f"the load failed: {answer!r}") from answer
+            raise RuntimeError(f"the load failed: {answer}") from answer
     return answers
 
 

@@ -185,7 +185,15 @@ def _channel(address: str) -> grpc.Channel:
 
 
 def _ping(stub: Any) -> None:
-    stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=_TIMEOUT_S)
+    """`ServerLive`.
+
+    Raises:
+        LazuliError: If there is no answer; its message is one line.
+    """
+    try:
+        stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=_TIMEOUT_S)
+    except grpc.RpcError as error:
+        raise codec.from_grpc_error(error) from error
 
 
 def _in_order(parts: list[Outputs]) -> Outputs:

@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 
 from clients.generator import LoadGenerator
 from clients.load import Load, LoadResult
@@ -17,6 +18,10 @@ from peers.spec import Settings, TargetSpec
 from texts.rows import Rows, RowSpec
 
 _MANY = 1_000_000
+
+
+class UnusableError(Exception):
+    """A server that was named does not answer; the message says which, where and why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class Workshop:
 
         Raises:
             ValueError: If one cannot be as it was asked for, or two have the same name.
+            UnusableError: If the server of one that has an address does not answer.
         """
         settings = replace(self.settings, streams=any(spec.kind == "lazuli-stream" for spec in specs))
         with contextlib.ExitStack() as stack:
@@ -80,7 +86,8 @@ class Workshop:
             shared: LoadGenerator | None = None
             for spec in specs:
                 began = time.perf_counter()
-                peer = stack.enter_context(open_peer(spec, settings))
+                with _naming(spec):
+                    peer = stack.enter_context(open_peer(spec, settings))
                 ready_s = time.perf_counter() - began
                 if not peer.in_process and shared is None:
                     shared = stack.enter_context(LoadGenerator(self.rows, self.processes))
@@ -91,10 +98,28 @@ class Workshop:
                 if name in (target.name for target in targets):
                     raise ValueError(f"two targets are called {name!r}; tell them apart with label=")
                 targets.append(Target(name, peer, generator, ready_s))
-                targets[-1].wait_until_ready()
+                with _naming(spec):
+                    targets[-1].wait_until_ready()
                 if peer.in_process:  # the start of its load's process is its own
                     targets[-1] = replace(targets[-1], ready_s=time.perf_counter() - began)
             yield targets
+
+
+@contextlib.contextmanager
+def _naming(spec: TargetSpec) -> Iterator[None]:
+    """Say of which server an error is; what runs in process has none, and fails as it does.
+
+    Raises:
+        UnusableError: In place of what a server's silence, or its answer, leads to.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, HTTPException) as error:
+        if spec.address is None:
+            raise
+        name = spec.options.get("label") or spec.kind
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UnusableError(f"target {name} at {spec.address} cannot be used: {reason}") from error
 
 
 def _name(peer: Peer) -> str:

@@ -35,6 +35,7 @@ def serve(settings: GatewaySettings) -> None:
 
     Raises:
         ValueError: If certificate or key cannot be used.
+        SystemExit: If it cannot listen; a line in the log says where and why.
     """
     _check_certificate(settings.tls_cert, settings.tls_key)
     _allow_many_connections()
@@ -68,6 +69,7 @@ def serve(settings: GatewaySettings) -> None:
         if settings.workers > 1:
             Workers(config, [_listening(config)]).run()
         else:
+            _check_address(config)
             uvicorn.Server(config).run()
 
 
@@ -89,17 +91,51 @@ def _listening(config: uvicorn.Config) -> socket.socket:
         SystemExit: If nobody can listen there. uvicorn's own is only bound, which several may be at one port, and the
             processes would not say that they cannot listen.
     """
-    host, port, log = config.host, config.port, logging.getLogger("uvicorn.error")
+    host, port = config.host, config.port
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         for_both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
         listener = socket.create_server((host, port), family=family, backlog=config.backlog, dualstack_ipv6=for_both)
     except OSError as error:
-        log.error("cannot listen on %s:%d: %s", host, port, error)
-        raise SystemExit(1) from None
-    log.info("listening on %s:%d", host, port)
+        raise _cannot_listen(config, error) from None
+    logging.getLogger("uvicorn.error").info("listening on %s:%d", host, port)
     listener.set_inheritable(True)
     return listener
+
+
+def _check_address(config: uvicorn.Config) -> None:
+    """Listen for a moment where the one process will: uvicorn tries that only after the application has started.
+
+    Raises:
+        SystemExit: If nobody can listen there.
+    """
+    try:
+        found = socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            try:
+                probe = socket.socket(family, kind, protocol)
+            except OSError:  # of a family that this machine has not: uvicorn leaves it out, too
+                continue
+            with probe:
+                # As uvicorn's event loop does.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family is socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        raise _cannot_listen(config, error) from None
+
+
+def _cannot_listen(config: uvicorn.Config, error: OSError) -> SystemExit:
+    """Say it in one line, which names the options; returns the end of the process."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        reason = error.strerror or str(error)
+    else:
+        reason = os.strerror(error.errno)  # without the words that Python adds to it
+    log = logging.getLogger("uvicorn.error")
+    log.error("cannot listen on %s:%d, as --host and --port say: %s", config.host, config.port, reason)
+    return SystemExit(1)
 
 
 def _check_certificate(chain: str | None, key: str | None) -> None:

@@ -107,6 +107,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def _check_names(settings: GatewaySettings) -> None:
+    for model in settings.models:
+        if not (model and model.isprintable()):  # as the client asks of a model, too
+            raise ValueError(f"models: {model!r}, but it must be the name of a model")
     for name, values in (("replicas", settings.replicas), ("models", settings.models)):
         if not values:
             raise ValueError(f"{name}: at least one is needed")

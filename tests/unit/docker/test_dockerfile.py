@@ -9,7 +9,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+import rehearse
 from rehearse import CONTEXT, Builder, Step, copied_files, ignore_patterns, is_sent, read_steps, steps_of_last_stage
+from requirements import main as list_requirements
 from requirements import pins, requirements
 
 DOCKERFILE = CONTEXT / "docker" / "Dockerfile"
@@ -182,3 +184,41 @@ def test_what_is_written_lies_in_the_volume(image):
 
 def test_packages_come_before_those_of_the_base_image(image):
     assert image.image.environment["PATH"].startswith("/opt/lazuli/venv/bin:/opt/tritonserver/bin:")
+
+
+@pytest.mark.parametrize("program", ["rehearse.py", "requirements.py"])
+def test_the_programs_print_their_usage(program):
+    command = [sys.executable, str(CONTEXT / "docker" / program)]
+    asked = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False, timeout=60)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout.startswith(f"usage: {program}")
+    assert f"python docker/{program}" in asked.stdout
+    without = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr.startswith(f"usage: {program}")
+
+
+@pytest.mark.parametrize("words", [[], ["lazuli", "serve", "--http-port", "9000"], ["--help"]])
+def test_words_for_the_container_are_left_as_they_are(tmp_path, monkeypatch, words):
+    given = []
+    monkeypatch.setattr(rehearse, "run", lambda *arguments: given.append(arguments) or 7)
+    assert rehearse.main(["run", str(tmp_path), *words]) == 7
+    assert given == [(tmp_path, words)]
+
+
+def test_arguments_of_a_build_have_values(tmp_path, monkeypatch, capsys):
+    given = []
+    monkeypatch.setattr(rehearse, "build", lambda *arguments: given.append(arguments))
+    assert rehearse.main(["build", str(tmp_path), "DEVICE=cpu", "A=b=c"]) == 0
+    assert given == [(tmp_path, {"DEVICE": "cpu", "A": "b=c"})]
+    with pytest.raises(SystemExit, match="2"):
+        rehearse.main(["build", str(tmp_path), "DEVICE"])
+    assert "'DEVICE' is not NAME=VALUE" in capsys.readouterr().err
+
+
+def test_requirements_are_printed_as_they_are_asked_for(capsys):
+    file = CONTEXT / "pyproject.toml"
+    list_requirements([str(file), "otel"])
+    assert capsys.readouterr().out.splitlines() == requirements(file, ["otel"])
+    list_requirements(["--pins", str(file)])
+    assert capsys.readouterr().out.splitlines() == pins(requirements(file, []))

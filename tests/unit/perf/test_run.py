@@ -1,6 +1,7 @@
 """The command, on servers of no model and on the real engine, with the smallest of loads."""
 
 import json
+import socket
 
 import pytest
 
@@ -139,6 +140,26 @@ def test_two_targets_of_one_name_are_refused(run, server):
     status, _, output = run("latency", *target, *target)
     assert status == 1
     assert "two targets are called 'vllm 0.22.0 http auto'; tell them apart with label=" in output.err
+
+
+@pytest.mark.parametrize("kind", ["lazuli-grpc", "lazuli-http", "lazuli-stream", "vllm", "tei", "infinity", "openai"])
+def test_a_server_that_does_not_answer_is_told_in_one_line(run, kind):
+    with socket.socket() as bound:  # nobody listens there, and nobody else can
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        options = ",model=a" if kind == "openai" else ""
+        status, lines, output = run("latency", "--target", f"{kind}={address}{options}", "--len", "8")
+    assert (status, lines) == (1, [])
+    (line,) = output.err.splitlines()
+    assert line.startswith(f"run.py: target {kind} at {address} cannot be used: ")
+    assert "refused" in line
+
+
+def test_a_server_that_is_another_is_told_in_one_line(run, server):
+    status, _, output = run("latency", "--target", f"vllm={server.url}/nowhere,label=ours", "--len", "8")
+    assert status == 1
+    (line,) = output.err.splitlines()
+    assert line.startswith(f"run.py: target ours at {server.url}/nowhere cannot be used: HTTP 404")
 
 
 def test_only_what_is_started_here_starts_cold(run, server):

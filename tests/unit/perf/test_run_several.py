@@ -27,3 +27,11 @@ def test_a_suite_that_fails_takes_no_other_with_it(tmp_path, capsys, server, oth
         assert written == {"both_latency", "both_scoring", "both_bulk"}
     lines = [json.loads(line) for line in (tmp_path / "test" / "both_bulk.jsonl").read_text().splitlines()]
     assert {line["system"].split()[0] for line in lines} == {"vllm", "infinity"}
+
+
+def test_a_server_that_does_not_answer_is_told_in_one_line(tmp_path, capsys):
+    target = ["--target", "lazuli-grpc=127.0.0.1:1"]
+    status = main(["--suite", "latency", "--prefix", "both", "--", *COMMON, "--results", str(tmp_path), *target])
+    assert status == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("run_several.py: target lazuli-grpc at 127.0.0.1:1 cannot be used: ")

@@ -4,7 +4,7 @@ import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from multiprocessing import Pipe, RawArray
 
 import grpc
@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
+import soak as command
+from reporting.measurement import RESULTS
 from reporting.sections import section
 from soaking.clients import ANSWERED, COLUMNS, EXACT, SENT, Worker
 from soaking.growth import PER, WHOLE, Footprint, Held, slope
@@ -192,3 +194,28 @@ def test_the_report_shows_it():
     parts = section("x/soak", [json.loads(line.to_line())], lambda name, figure: kept.append(name) or name)
     assert kept == ["x-soak-soak"]
     assert "| embedding | 402 (+7.5) **grows** |" in parts[-1]
+
+
+def test_results_are_written_where_it_is_told(tmp_path, monkeypatch, capsys):
+    one = held([400.0, 401.0, 402.0])
+
+    class Short(command.Soak):
+        def __init__(self, *_):
+            self._held = {"embedding": one}
+
+        def run(self):
+            pass
+
+        def lines(self):
+            return [Footprint("m", "auto", "embedding", one.requests, one.values, {}, [], 5.0)]
+
+        def faults(self):
+            return []
+
+    monkeypatch.setattr(command, "Soak", Short)
+    monkeypatch.setattr(command, "_target", lambda *_: nullcontext())
+    assert command.main(["--machine", "test", "--name", "short", "--results", str(tmp_path)]) == 0
+    file = tmp_path / "test" / "short.jsonl"
+    assert json.loads(file.read_text())["note"] == "embedding"
+    assert str(file) in capsys.readouterr().out
+    assert command.parse(["--machine", "test"]).results == RESULTS

@@ -56,6 +56,7 @@ def test_every_option_arrives(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--model", ""], "models: '', but it must be the name of a model"),
         (["--alias", "x"], "--alias: 'x', but NAME=VALUE is needed"),
         (["--alias", "x=nope"], "aliases: nope is not among the models"),
         (["--replica", "nowhere"], "nowhere"),

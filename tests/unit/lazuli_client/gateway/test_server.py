@@ -127,7 +127,36 @@ def test_the_parent_listens_itself(caplog):
             with pytest.raises(SystemExit) as caught:
                 server._listening(config)
     assert caught.value.code == 1
-    assert f"cannot listen on 127.0.0.1:{config.port}" in caplog.text
+    assert f"cannot listen on 127.0.0.1:{config.port}, as --host and --port say: Address already" in caplog.text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_used_port_is_told_in_one_line_before_anything_starts(tmp_path, workers):
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        with running(port, workers, tmp_path / "log") as process:
+            assert process.wait(timeout=60) == 1
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert f"cannot listen on 127.0.0.1:{port}, as --host and --port say: Address already in use" in line
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"), [("192.0.2.1", "Cannot assign requested address"), ("no-such-host.invalid", "")]
+)
+def test_where_nobody_can_listen_is_told(caplog, host, reason):
+    with pytest.raises(SystemExit) as caught:
+        server._check_address(SimpleNamespace(host=host, port=1234))
+    assert caught.value.code == 1
+    assert f"cannot listen on {host}:1234, as --host and --port say: {reason}" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
+def test_a_free_port_stays_free(host):
+    (port,) = free_ports(1)
+    config = SimpleNamespace(host=host, port=port)
+    server._check_address(config)
+    server._check_address(config)
+    assert is_refused(port)
 
 
 @pytest.fixture(scope="module")

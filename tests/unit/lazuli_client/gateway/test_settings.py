@@ -23,6 +23,8 @@ def test_settings_survive_the_way_to_a_worker():
         ({"replicas": ()}, "replicas: at least one"),
         ({"replicas": ("a:1", "a:1")}, "replicas: a:1, a:1"),
         ({"replicas": ("nowhere",)}, "nowhere"),
+        ({"models": ("embed", "")}, "models: '', but it must be the name of a model"),
+        ({"models": ("em\0bed",)}, r"models: 'em\\x00bed', but"),
         ({"aliases": {"x": "y"}}, "aliases: y is not among"),
         ({"tokenizers": {"y": "x"}}, "tokenizers: y is not among"),
         ({"tls_cert": "x"}, "tls_cert and tls_key"),
@@ -31,3 +33,8 @@ def test_settings_survive_the_way_to_a_worker():
 def test_what_is_out_of_range_is_named(values, words):
     with pytest.raises(ValueError, match=words):
         GatewaySettings(**values)
+
+
+def test_a_worker_refuses_a_name_with_a_nul():
+    with pytest.raises(ValueError, match=r"models: 'a\\x00b', but it must be the name of a model"):
+        msgspec.json.decode(b'{"models": ["a\\u0000b"]}', type=GatewaySettings)
