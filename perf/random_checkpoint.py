@@ -54,6 +54,7 @@ _MINILM = {
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-12,
     "hidden_act": "gelu",
+    "model_type": "bert",
 }
 _MODERNBERT = {
     "hidden_size": 768,
@@ -68,6 +69,7 @@ _MODERNBERT = {
     "global_attn_every_n_layers": 3,
     "global_rope_theta": 160000.0,
     "local_rope_theta": 10000.0,
+    "model_type": "modernbert",
 }
 _NOMIC_BERT = {
     "n_embd": 768,
@@ -84,6 +86,7 @@ _NOMIC_BERT = {
     "qkv_proj_bias": False,
     "mlp_fc1_bias": False,
     "mlp_fc2_bias": False,
+    "model_type": "nomic_bert",
 }
 _GEMMA = {
     "hidden_size": 768,
@@ -101,6 +104,7 @@ _GEMMA = {
     "rope_local_base_freq": 1e4,
     "sliding_window": 512,
     "use_bidirectional_attention": True,
+    "model_type": "gemma3_text",
 }
 _MPNET = {
     "hidden_size": 768,
@@ -117,7 +121,11 @@ _MPNET = {
 # Name -> (config.json, pooling, whether vectors are normalised).
 SHAPES: dict[str, tuple[dict[str, Any], str, bool]] = {
     "qwen3-0.6b-bidirectional": (_QWEN3 | {"architectures": ["PPLXQwen3Model"], "vocab_size": 151936}, "mean", False),
-    "qwen3-embedding-0.6b": (_QWEN3 | {"architectures": ["Qwen3Model"], "vocab_size": 151669}, "last", True),
+    "qwen3-embedding-0.6b": (
+        _QWEN3 | {"architectures": ["Qwen3Model"], "model_type": "qwen3", "vocab_size": 151669},
+        "last",
+        True,
+    ),
     "minilm": (_MINILM | {"architectures": ["BertModel"]}, "mean", True),
     "bge-m3": (_XLM_ROBERTA_LARGE | {"architectures": ["XLMRobertaModel"]}, "cls", True),
     "modernbert-base": (_MODERNBERT | {"architectures": ["ModernBertModel"]}, "cls", False),

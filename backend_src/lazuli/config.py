@@ -57,7 +57,7 @@ class EngineConfig:
         token_budget: Most tokens in one batch; auto is 16384 on a GPU, 2048 on a CPU. A longer text runs alone.
         max_batch_sequences: Most sequences in one batch.
         max_queued_tokens: Tokens waiting in the engine above which `execute()` blocks if the model has several
-            instances; auto is four budgets.
+            instances; auto is 16 budgets.
         max_waiting_tokens: Tokens waiting in the engine above which requests are refused, of queries and of bulk each;
             auto is 256 budgets.
         bulk_tokens: Most tokens of bulk in a batch while queries come. A request of no more counts as a query unless it

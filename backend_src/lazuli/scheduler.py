@@ -39,9 +39,9 @@ def _refuse(request: Request, error: LazuliError) -> None:
 class Scheduler:
     """The queue between `execute()` and the runner. Safe to use from several threads.
 
-    A batch has at most `enough_tokens`, or a third of what waits if that is more, up to `token_budget`. So while the
-    device computes a batch, those who have the answers of the one before come again, and a third gathers: it never
-    waits for any of them. Only of a long queue are batches as large as they may be.
+    Out of the queue a batch has at most `enough_tokens`, or a third of what waits if that is more, up to
+    `token_budget`. So while the device computes a batch, those who have the answers of the one before come again, and
+    a third gathers: it never waits for any of them. Only of a long queue are batches as large as they may be.
 
     Whatever comes, for T = `enough_tokens`, b = `bulk_tokens` < T, rows of at most b tokens and of one program:
 
@@ -224,7 +224,7 @@ class Scheduler:
 
     def _bulk_limit(self, now: float, most: int) -> int:
         """Most tokens of a batch that begins with bulk, of those that it may have."""
-        return self._bulk_tokens if now - self._query_at < _COMPANY_S else most
+        return min(self._bulk_tokens, most) if now - self._query_at < _COMPANY_S else most
 
     def _take(self) -> list[Sequence]:
         now = self._clock()

@@ -33,7 +33,8 @@ from lazuli.tokenwise.request import PAIRS, TokenRequest, TokenStreamRequest
 from lazuli.tracing.request_trace import RequestTrace
 
 _log = logging.getLogger(__name__)
-_QUEUED_BUDGETS = 4
+# Triton hands requests to instances by turns anyhow; once all of them are full, queries wait behind bulk.
+_QUEUED_BUDGETS = 16
 _WAITING_BUDGETS = 256
 # Which keep an H200 busy: twice as many are computed hardly sooner a token. A CPU computes nothing beside its runner.
 _ENOUGH_TOKENS = 8192

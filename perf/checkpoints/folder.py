@@ -1,6 +1,7 @@
 """The checkpoint that a benchmark uses: a folder, a packaged one, or a shape that is made with random weights.
 
-Takes its name; returns what Lazuli and others load.
+Takes its name; returns what Lazuli loads. sentence-transformers and infinity load the shapes of BGE-M3 and
+Qwen3-Embedding as well; others have a tokenizer of another kind there.
 """
 
 import tempfile

@@ -3,7 +3,7 @@
     .venv/bin/python perf/checkpoints/synthetic_tokenizer.py /tmp/qwen3
 
 Takes a checkpoint folder; writes `tokenizer.json`. The kind is the model's own, so that tokenising costs what it costs
-there: byte-level BPE behind Qwen's pattern, or Unigram behind a metaspace for XLM-RoBERTa. The words are made up.
+there: byte-level BPE behind Qwen's pattern, or Unigram behind spaces and a metaspace for XLM-RoBERTa, of made-up words.
 """
 
 import itertools
@@ -74,7 +74,9 @@ def _unigram(vocab_size: int) -> Tokenizer:
     pieces += [(f"▁{word}", -12.0) for word in itertools.islice(words, room)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
     tokenizer.normalizer = normalizers.NFKC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")]
+    )
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     tokenizer.add_special_tokens(special)
     tokenizer.post_processor = processors.TemplateProcessing(

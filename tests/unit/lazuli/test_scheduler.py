@@ -524,6 +524,13 @@ class TestEnoughTokens:
         scheduler.submit(make_request(20, 2, 3, tag=1))
         assert [lengths(scheduler.next_batch()) for _ in range(2)] == [[20], [2, 3]]
 
+    def test_bulk_beside_queries_has_no_more_than_alone(self, make_request):
+        scheduler = make(token_budget=32, enough_tokens=8, bulk_tokens=20)
+        scheduler.submit(of("query", make_request(1, tag=1)))
+        scheduler.next_batch()
+        scheduler.submit(of("bulk", make_request(*[1] * 18, tag=2)))
+        assert len(scheduler.next_batch()) == 8
+
     def test_the_budget_unless_told(self, make_request):
         scheduler = make(token_budget=32)
         scheduler.submit(make_request(*[1] * 40))

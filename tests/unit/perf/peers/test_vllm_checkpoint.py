@@ -21,8 +21,12 @@ def test_a_published_checkpoint_is_taken_as_it_is():
 
 
 def test_one_in_newer_words_is_rewritten_around_the_same_weights(tmp_path):
-    found = load_checkpoint(str(write_checkpoint("minilm", tmp_path / "minilm", layers=1)))
-    (found.path / "tokenizer.json").write_text("{}")
+    written = write_checkpoint("minilm", tmp_path / "minilm", layers=1)
+    config = json.loads((written / "config.json").read_text())
+    (written / "config.json").write_text(json.dumps({**config, "model_type": None}))
+    (written / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    (written / "tokenizer.json").write_text("{}")
+    found = load_checkpoint(str(written))
     for _ in range(2):  # a second time over the first
         folder = vllm_checkpoint(found)
     assert folder != found.path
@@ -48,3 +52,8 @@ def test_a_model_that_looks_both_ways_says_so(tmp_path):
     written = json.loads((vllm_checkpoint(found) / "config.json").read_text())
     assert written["architectures"] == ["Qwen3ForCausalLM"]
     assert written["is_causal"] is False
+
+
+def test_a_made_one_needs_nothing_else(tmp_path):
+    found = load_checkpoint(str(write_checkpoint("minilm", tmp_path, layers=1)))
+    assert vllm_checkpoint(found) == found.path
