@@ -48,8 +48,8 @@ class Scheduler:
     - Of two batches in a row, one begins with bulk and one with queries, if both wait. A turn of bulk goes on until its
       next row exceeds b. So bulk gets about b of 2T tokens while queries never end; two turns always take more than b,
       so n tokens of it are taken within 4 * ceil(n / b) + 2 batches.
-    - A query is taken within 2 * ceil(Q / (T - b)) batches, where Q are the tokens of queries that wait when it comes,
-      with its own.
+    - A query of no more than a turn is taken within 2 * ceil(Q / (T - b)) batches, where Q are the tokens of queries
+      that wait when it comes, with its own. A larger one takes turns with those that come later.
     - Among r requests of bulk, one gets its next turn of max(b, `token_budget` / 2) tokens after at most r - 1 turns
       of others, each at most b longer.
 

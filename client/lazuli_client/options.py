@@ -100,7 +100,7 @@ _PLAIN: dict[str, Callable[[Any], str | int | bool]] = {
 
 def _check_output(output: Any) -> None:
     if not isinstance(output, Sequence) or not output or not all(name in OUTPUTS for name in names_of(output)):
-        raise InvalidInputError(f"output: must be one or several of {', '.join(OUTPUTS)}, got {output!r}")
+        raise InvalidInputError(f"output: must be one of {', '.join(OUTPUTS)}, or a list of several, got {output!r}")
     encodings = [name for name in names_of(output) if name in ENCODINGS]
     if len(encodings) > 1:
         raise InvalidInputError(f"output: {' and '.join(encodings)}: only one of them can be given")

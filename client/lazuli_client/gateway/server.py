@@ -96,7 +96,7 @@ def _listening(config: uvicorn.Config) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         for_both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()
         listener = socket.create_server((host, port), family=family, backlog=config.backlog, dualstack_ipv6=for_both)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise _cannot_listen(config, error) from None
     logging.getLogger("uvicorn.error").info("listening on %s:%d", host, port)
     listener.set_inheritable(True)
@@ -123,16 +123,16 @@ def _check_address(config: uvicorn.Config) -> None:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(address)
                 probe.listen()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise _cannot_listen(config, error) from None
 
 
-def _cannot_listen(config: uvicorn.Config, error: OSError) -> SystemExit:
+def _cannot_listen(config: uvicorn.Config, error: OSError | UnicodeError) -> SystemExit:
     """Say it in one line, which names the options; returns the end of the process."""
-    if error.errno is None or isinstance(error, socket.gaierror):
-        reason = error.strerror or str(error)
-    else:
-        reason = os.strerror(error.errno)  # without the words that Python adds to it
+    number = getattr(error, "errno", None) or 0
+    # Without a number it is a name that is not found, or cannot be one. The rest are Python's own words.
+    said = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
+    reason = said.partition(" (while")[0]
     log = logging.getLogger("uvicorn.error")
     log.error("cannot listen on %s:%d, as --host and --port say: %s", config.host, config.port, reason)
     return SystemExit(1)

@@ -107,9 +107,18 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def _check_names(settings: GatewaySettings) -> None:
+    if not settings.host:  # as an unset variable would have it; it would be every interface
+        raise ValueError("host: '', but it must be an address to listen on; 0.0.0.0 is every interface")
     for model in settings.models:
-        if not (model and model.isprintable()):  # as the client asks of a model, too
+        if not (model.strip() and model.isprintable()):  # as the client asks of a model, too
             raise ValueError(f"models: {model!r}, but it must be the name of a model")
+    for name, given in (
+        ("replicas", settings.replicas),
+        ("tokenizers", settings.tokenizers.values()),
+        ("cors_origins", settings.cors_origins),
+    ):
+        if not all(given):
+            raise ValueError(f"{name}: one of them is empty")
     for name, values in (("replicas", settings.replicas), ("models", settings.models)):
         if not values:
             raise ValueError(f"{name}: at least one is needed")

@@ -141,12 +141,16 @@ def test_a_used_port_is_told_in_one_line_before_anything_starts(tmp_path, worker
 
 
 @pytest.mark.parametrize(
-    ("host", "reason"), [("192.0.2.1", "Cannot assign requested address"), ("no-such-host.invalid", "")]
+    ("host", "reason"),
+    [("192.0.2.1", "Cannot assign requested address"), ("no-such-host.invalid", ""), ("a" * 300, "")],
 )
-def test_where_nobody_can_listen_is_told(caplog, host, reason):
+@pytest.mark.parametrize("check", [server._check_address, server._listening])
+def test_where_nobody_can_listen_is_told(caplog, host, reason, check):
     with pytest.raises(SystemExit) as caught:
-        server._check_address(SimpleNamespace(host=host, port=1234))
+        check(SimpleNamespace(host=host, port=1234, backlog=1))
     assert caught.value.code == 1
+    assert "Unknown error" not in caplog.text
+    assert "while" not in caplog.text
     assert f"cannot listen on {host}:1234, as --host and --port say: {reason}" in caplog.text
 
 
