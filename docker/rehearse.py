@@ -222,6 +222,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
     options = parser.parse_args(arguments)
     root = options.root.resolve()
+    if not root.is_dir():
+        parser.error(f"ROOT: {root} is no folder")
     if options.command == "run":
         return run(root, options.words)
     unclear = [word for word in options.words if "=" not in word]

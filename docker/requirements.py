@@ -18,10 +18,20 @@ _PINNED_ELSEWHERE = "torch"
 
 
 def requirements(pyproject: Path, extras: Iterable[str]) -> list[str]:
-    """The requirements of the project itself and of some of its extras."""
-    project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    optional = project["optional-dependencies"]
-    return [*project["dependencies"], *(line for extra in extras for line in optional[extra])]
+    """The requirements of the project itself and of some of its extras.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is no such file, or has no such extra.
+    """
+    project = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("project")
+    if project is None:
+        raise ValueError(f"{pyproject} has no [project]")
+    extras, optional = list(extras), project.get("optional-dependencies", {})
+    unknown = [extra for extra in extras if extra not in optional]
+    if unknown:
+        raise ValueError(f"{pyproject} has no extra {unknown[0]!r}; it has {', '.join(optional) or 'none'}")
+    return [*project.get("dependencies", []), *(line for extra in extras for line in optional[extra])]
 
 
 def pins(lines: Iterable[str]) -> list[str]:
@@ -59,7 +69,10 @@ def main(words: list[str]) -> None:
     parser.add_argument("pyproject", type=Path, metavar="pyproject.toml")
     parser.add_argument("extras", nargs="*", metavar="EXTRA")
     options = parser.parse_args(words)
-    lines = requirements(options.pyproject, options.extras)
+    try:
+        lines = requirements(options.pyproject, options.extras)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     print("\n".join(pins(lines) if options.pins else lines))
 
 

@@ -21,12 +21,13 @@ from comparison.side_by_side import Plan, SideBySide
 from comparison.targets import Target, UnusableError, Workshop
 from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
+from lazuli.errors import ConfigError
 from lazuli.launch.errors import LaunchError
 from lazuli.launch.options import Dtype
 from peers.json_server import end_when_told
 from peers.registry import describe_kinds
 from peers.spec import Settings, TargetSpec, parse_target
-from reporting.measurement import RESULTS, positive
+from reporting.measurement import RESULTS, file_name, positive
 from suites import cold_start
 from suites.contract import Described
 from suites.registry import SUITES
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     try:
         _run(options)
-    except (ValueError, DisagreementError, LaunchError, UnusableError) as error:
+    except (ValueError, ConfigError, DisagreementError, LaunchError, UnusableError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 1
     return 0
@@ -129,8 +130,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--target", type=parse_target, action="append", required=True, metavar="KIND[=ADDRESS][,NAME=VALUE]")
-    add("--machine", required=True, help="folder under perf/results")
-    add("--name", help="file there; by default that of the suite")
+    add("--machine", type=file_name, required=True, help="folder under perf/results")
+    add("--name", type=file_name, help="file there; by default that of the suite")
     add("--results", type=Path, default=RESULTS, help="where such folders are")
     add("--checkpoint", default=DEFAULT_CHECKPOINT, help="folder, packaged checkpoint or shape")
     add("--model", help="what to call the checkpoint")

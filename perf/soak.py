@@ -24,20 +24,30 @@ import numpy as np
 import lazuli
 from checkpoints.folder import find_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
-from reporting.measurement import RESULTS, Measurement, positive, write
+from lazuli.errors import ConfigError
+from lazuli_client.errors import LazuliError
+from reporting.measurement import RESULTS, Measurement, file_name, positive, positive_number, write
 from soaking.clients import ANSWERED, COLUMNS, EXACT, ROWS, SENT, work
 from soaking.growth import LEAST_REQUESTS, LIMITS, PER, SUITE, WHOLE, Footprint, Held
 from soaking.pool import make_pool
 from soaking.readings import read
-from soaking.server import Soaked, find_reranker, serve
+from soaking.server import Soaked, UnusableError, check_running, find_reranker, serve
 
 # An answer in a batch differs from that alone by rounding: in float32 hardly, in bfloat16 by a cosine of 0.9999.
 _TOLERANCE = {"cpu": 1e-4, "cuda": 1.4e-2}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak, write, judge."""
+    """Soak, write, judge; returns the exit status."""
     options = parse(arguments)
+    try:
+        return _run(options)
+    except (ConfigError, LazuliError, UnusableError) as error:
+        print(f"soak.py: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace) -> int:
     checkpoint = find_checkpoint(options.checkpoint)
     with _target(options, checkpoint) as server:
         soak = Soak(server, options, checkpoint)
@@ -170,7 +180,9 @@ class Soak:
 def _target(options: argparse.Namespace, checkpoint: str) -> Iterator[Soaked]:
     if options.server:
         host, _, port = options.server.rpartition(":")
-        yield Soaked({"grpc": options.server, "http": options.http or f"{host}:{int(port) - 1}"}, options.pid)
+        server = Soaked({"grpc": options.server, "http": options.http or f"{host}:{int(port) - 1}"}, options.pid)
+        check_running(server)
+        yield server
         return
     flags = ["--door=both", f"--checkpoint={checkpoint}", f"--device={options.device}"]
     flags += [f"--dtype={options.dtype}"] if options.dtype else []
@@ -180,15 +192,22 @@ def _target(options: argparse.Namespace, checkpoint: str) -> Iterator[Soaked]:
         yield server
 
 
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return text
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--machine", required=True, help="folder of the result")
-    add("--name", default=SUITE, help="file there")
+    add("--machine", type=file_name, required=True, help="folder of the result")
+    add("--name", type=file_name, default=SUITE, help="file there")
     add("--results", type=Path, default=RESULTS, help="where such folders are")
-    add("--minutes", type=float, default=20.0, help="of load")
-    add("--interval", type=float, default=5.0, help="seconds between two readings")
+    add("--minutes", type=positive_number, default=20.0, help="of load")
+    add("--interval", type=positive_number, default=5.0, help="seconds between two readings")
     add("--processes", type=positive, default=1, help="of clients; each has one of every kind")
     add("--device", choices=list(_TOLERANCE), default="cpu", help="of the server")
     add("--dtype", help="of the server that is started")
@@ -196,8 +215,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--model", help="what to call the checkpoint")
     add("--rerank-checkpoint", help="served as `rerank` beside it: a folder, or a name of checkpoints/families.py")
     add("--tolerance", type=float, help="most that an answer may be away, as a share; by default as the device allows")
-    add("--server", metavar="HOST:PORT", help="gRPC of a running server with both doors, on this machine; with --pid")
-    add("--http", metavar="HOST:PORT", help="its HTTP; by default the port before")
+    add(
+        "--server",
+        type=_address,
+        metavar="HOST:PORT",
+        help="gRPC of a running server with both doors, on this machine; with --pid",
+    )
+    add("--http", type=_address, metavar="HOST:PORT", help="its HTTP; by default the port before")
     add("--pid", type=positive, help="its first process")
     options = parser.parse_args(arguments)
     if bool(options.server) != bool(options.pid):

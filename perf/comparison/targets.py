@@ -45,8 +45,17 @@ class Target:
         return self.generator.run(load)
 
     def ask(self, rows: Rows) -> Answer:
-        """One request, from where the load comes from."""
-        return self.generator.ask(self.peer.endpoint, rows)
+        """One request, from where the load comes from.
+
+        Raises:
+            UnusableError: If a server does not answer it with vectors.
+        """
+        try:
+            return self.generator.ask(self.peer.endpoint, rows)
+        except RuntimeError as error:
+            if self.peer.in_process:
+                raise
+            raise UnusableError(f"target {self.name} cannot be used: {' '.join(str(error).split())}") from error
 
     def wait_until_ready(self) -> None:
         """Connect once; what runs in process is loaded by that."""

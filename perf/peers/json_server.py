@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from clients.keep_alive import KeepAlive
+from clients.keep_alive import CHEAP_TIMEOUT_S, TIMEOUT_S, KeepAlive
 from peers.spec import Settings, TargetSpec
 
 _START_TIMEOUT_S = 900.0
@@ -34,12 +34,13 @@ def reachable(spec: TargetSpec, settings: Settings, ask: Callable[[KeepAlive], o
 
     Raises:
         ValueError: If there is no address.
-        RuntimeError: If a started server ends, or does not answer in time.
+        RuntimeError: If a started server ends, or does not answer in time; if another does not answer as its kind does.
+        OSError: If another is not reached, or does not answer in time.
     """
     if spec.address is None:
         raise ValueError(f"{spec.kind} needs the URL of a server: --target {spec.kind}=http://host:port")
     if "command" not in spec.options:
-        _ask(spec.address, ask)
+        _ask_once(spec, spec.address, ask)
         yield None
         return
     with _started(spec.options["command"], settings.log) as process:
@@ -90,6 +91,14 @@ def _started(command: str, log: Path | None) -> Iterator[subprocess.Popen[bytes]
         end(process)
 
 
+def _ask_once(spec: TargetSpec, address: str, ask: Callable[[KeepAlive], object]) -> None:
+    """Ask a server that ought to be ready, so that an answer in another form is as little use as none."""
+    try:
+        _ask(address, ask, CHEAP_TIMEOUT_S)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RuntimeError(f"nothing answers as {spec.kind} does: {type(error).__name__}: {error}") from error
+
+
 def _answers(address: str, ask: Callable[[KeepAlive], object]) -> bool:
     try:
         _ask(address, ask)
@@ -98,6 +107,6 @@ def _answers(address: str, ask: Callable[[KeepAlive], object]) -> bool:
     return True
 
 
-def _ask(address: str, ask: Callable[[KeepAlive], object]) -> None:
-    with contextlib.closing(KeepAlive(address)) as connection:
+def _ask(address: str, ask: Callable[[KeepAlive], object], timeout_s: float = TIMEOUT_S) -> None:
+    with contextlib.closing(KeepAlive(address, timeout_s)) as connection:
         ask(connection)

@@ -124,7 +124,8 @@ def open_peer(spec: TargetSpec, settings: Settings) -> Iterator[Peer]:
 
     def ask(connection: KeepAlive) -> None:
         body = json.dumps({"model": endpoint.model, "input": ["ready?"]}).encode()
-        connection.post(endpoint.path, body, JSON_HEADERS)
+        content, _ = connection.post(endpoint.path, body, JSON_HEADERS)
+        read_answer(json.loads(content), counts_tokens=False)
 
     with reachable(spec, settings, ask) as pid:
         yield replace(peer, pid=pid)

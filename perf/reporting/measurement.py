@@ -5,6 +5,7 @@ Takes timings, writes `perf/results/<machine>/<name>.jsonl`. Knows nothing of wh
 
 import argparse
 import json
+import math
 import platform
 import shlex
 import subprocess
@@ -144,6 +145,21 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{number}, but it must be at least 1")
     return number
+
+
+def positive_number(text: str) -> float:
+    """A number above 0 that has an end, for arguments of commands."""
+    number = float(text)
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text}, but it must be a number above 0")
+    return number
+
+
+def file_name(text: str) -> str:
+    """A name that stays in its folder, for arguments of commands."""
+    if not text.strip() or "/" in text or text in (".", ".."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a file or folder")
+    return text
 
 
 def describe_machine() -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from clients.senders import Sender, connect
 from lazuli.checkpoint import resolve_checkpoint
+from lazuli_client import codec
 from lazuli_client.embeddings import Outputs
 from lazuli_client.request import EmbedRequest, text_request, token_request
 from soaking.kinds import KINDS, RERANK_KINDS, Kind
@@ -80,7 +81,11 @@ class Pool:
 
 
 def make_pool(address: str, checkpoint: str, tolerance: float) -> tuple[Pool, tuple[Kind, ...]]:
-    """Texts with what is right for each, asked for one by one; and the kinds of requests that the server answers."""
+    """Texts with what is right for each, asked for one by one; and the kinds of requests that the server answers.
+
+    Raises:
+        LazuliError: If a text is answered with an error; its message is one line.
+    """
     texts, ids = _make_texts(checkpoint)
     pool = Pool(texts, ids, np.zeros((len(texts), 0)), None, tolerance)
     sender = connect("grpc", address)
@@ -108,7 +113,10 @@ def _make_texts(checkpoint: str) -> tuple[list[str], list[np.ndarray]]:
 
 def _ask_alone(sender: Sender, pool: Pool, kind: Kind) -> np.ndarray:
     rows = (np.array([row]) for row in range(len(pool.texts)))
-    return np.concatenate([sender.send(sender.prepare(pool.request(kind, row)))[kind.output] for row in rows])
+    try:
+        return np.concatenate([sender.send(sender.prepare(pool.request(kind, row)))[kind.output] for row in rows])
+    except grpc.RpcError as error:
+        raise codec.from_grpc_error(error) from error
 
 
 def _has_model(sender: Sender, pool: Pool, kind: Kind) -> bool:

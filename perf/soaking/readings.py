@@ -40,6 +40,13 @@ def read(pid: int, requests: int, held: dict[str, Held]) -> None:
     )
 
 
+def can_be_read(pid: int) -> bool:
+    """Whether there is such a process, and what it holds may be read."""
+    held: dict[str, Held] = {}
+    read(pid, 0, held)
+    return any(pid in one.pids for one in held.values())
+
+
 def _name(pid: int) -> str:
     """The model of a stub, else what the process is."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")

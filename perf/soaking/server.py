@@ -9,13 +9,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
+from clients.senders import connect
 from lazuli.launch.preflight import free_ports
+from lazuli_client.errors import LazuliError
+from soaking.readings import can_be_read
 
 _PATIENCE_S = 300.0
+
+
+class UnusableError(Exception):
+    """A server that was named cannot be soaked; the message says why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,23 @@ def find_reranker(name: str) -> str:
         write_model(stand, folder, layers=2)
         write_tokenizer(stand, folder, folder.parent)
     return str(folder)
+
+
+def check_running(server: Soaked) -> None:
+    """See that a server which runs already can be read and asked.
+
+    Raises:
+        UnusableError: If its first process gives nothing to read, or one of its doors does not answer.
+    """
+    if not can_be_read(server.pid):
+        raise UnusableError(f"process {server.pid} gives nothing to read: it has ended, or is another user's")
+    for protocol, address in server.addresses.items():
+        with closing(connect(protocol, address)) as sender:
+            try:
+                sender.ping()
+            except (LazuliError, OSError, RuntimeError, HTTPException) as error:
+                reason = " ".join(str(error).split()) or type(error).__name__
+                raise UnusableError(f"the server at {address} ({protocol}) does not answer: {reason}") from error
 
 
 @contextmanager

@@ -222,3 +222,40 @@ def test_requirements_are_printed_as_they_are_asked_for(capsys):
     assert capsys.readouterr().out.splitlines() == requirements(file, ["otel"])
     list_requirements(["--pins", str(file)])
     assert capsys.readouterr().out.splitlines() == pins(requirements(file, []))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["nope"], "has no extra 'nope'; it has "),
+        (["--pins", "nope"], "has no extra 'nope'; it has "),
+    ],
+)
+def test_an_extra_that_is_not_there_is_refused(capsys, words, reason):
+    with pytest.raises(SystemExit, match="2"):
+        list_requirements([*words[:-1], str(CONTEXT / "pyproject.toml"), words[-1]])
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert reason in output.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("text", "reason"), [(None, "No such file"), ("a = [", "Invalid"), ("a = 1", "no [project]")])
+def test_what_is_no_project_is_refused(tmp_path, capsys, text, reason):
+    file = tmp_path / "pyproject.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit, match="2"):
+        list_requirements([str(file)])
+    assert reason in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("command", ["build", "run"])
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_root_that_is_no_folder_is_refused(tmp_path, capsys, command, is_file):
+    root = tmp_path / "root"
+    if is_file:
+        root.touch()
+    with pytest.raises(SystemExit, match="2"):
+        rehearse.main([command, str(root)])
+    assert f"ROOT: {root} is no folder" in capsys.readouterr().err
+    assert not root.is_dir()

@@ -23,6 +23,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         answers = {
             "/health": {},
+            "/v2/health/live": {},
             "/version": {"version": "0.22.0"},
             "/v1/models": {"data": [{"id": "a model"}]},
             "/models": {"data": [{"id": "a model"}]},
@@ -34,6 +35,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.bodies.append(body)
+        if self.server.speech is not None:
+            self.answer_bytes(self.server.speech, {})
+            return
         texts = body["inputs"] if self.path == "/embed" else body["input"]
         rows = [vector(text, self.server.shift) for text in texts]
         # Words of MiniLM's vocabulary, [CLS] and [SEP].
@@ -50,8 +54,10 @@ class Handler(BaseHTTPRequestHandler):
         self.answer({"data": data[::-1], "usage": {"prompt_tokens": tokens}})
 
     def answer(self, content, headers=None):
-        body = json.dumps(content).encode()
-        self.send_response(404 if content is None else 200)
+        self.answer_bytes(json.dumps(content).encode(), headers, 404 if content is None else 200)
+
+    def answer_bytes(self, body, headers, status=200):
+        self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
@@ -65,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     request_queue_size = 64
     daemon_threads = True
-    shift, lost = 0.0, 0
+    shift, lost, speech = 0.0, 0, None
 
 
 @contextmanager

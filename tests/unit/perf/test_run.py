@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from peers import json_server
 from run import main
 
 TINY = ["--turns", "2", "--warm-up", "1", "--processes", "1", "--machine", "test"]
@@ -160,6 +161,52 @@ def test_a_server_that_is_another_is_told_in_one_line(run, server):
     assert status == 1
     (line,) = output.err.splitlines()
     assert line.startswith(f"run.py: target ours at {server.url}/nowhere cannot be used: HTTP 404")
+
+
+@pytest.mark.parametrize("kind", ["vllm", "tei", "infinity", "openai"])
+def test_a_server_that_never_answers_is_told_in_one_line(run, monkeypatch, kind):
+    monkeypatch.setattr(json_server, "CHEAP_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        options = ",model=x" if kind == "openai" else ""
+        status, lines, output = run("latency", "--target", f"{kind}={address}{options}", "--len", "8")
+    assert (status, lines) == (1, [])
+    (line,) = output.err.splitlines()
+    assert line.startswith(f"run.py: target {kind} at {address} cannot be used: ")
+    assert line.endswith(": no answer within 0.2 s")
+
+
+@pytest.mark.parametrize("speech", [b"<html>hello</html>", b"", b"{}", b"[]", b"null", b'{"data": []}', b"\xff\xfe"])
+def test_a_server_that_answers_something_else_is_told_in_one_line(run, server, speech):
+    server.speech = speech
+    status, lines, output = run("latency", "--target", f"openai={server.url}/v1,model=x", "--len", "8")
+    assert (status, lines) == (1, [])
+    (line,) = output.err.splitlines()
+    assert line.startswith(f"run.py: target openai at {server.url}/v1 cannot be used: nothing answers as openai does: ")
+
+
+def test_a_server_that_has_no_vectors_is_told_in_one_line(run, server):
+    server.speech = b"no vectors"
+    status, lines, output = run("latency", "--target", f"vllm={server.url},label=ours", "--len", "8")
+    assert (status, lines) == (1, [])
+    (line,) = output.err.splitlines()
+    assert line.startswith("run.py: target ours cannot be used: the load failed: JSONDecodeError")
+
+
+def test_a_checkpoint_that_is_not_there_is_told_in_one_line(run, server):
+    status, lines, output = run("latency", "--target", f"vllm={server.url}", "--checkpoint", "/nope")
+    assert (status, lines) == (1, [])
+    (line,) = output.err.splitlines()
+    assert line.startswith("run.py: checkpoint: '/nope' is neither a folder nor")
+
+
+@pytest.mark.parametrize("option", ["--machine", "--name"])
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "../x", "a/b", "/tmp/x"])
+def test_names_stay_in_their_folder(run, capsys, server, option, name):
+    with pytest.raises(SystemExit, match="2"):
+        run("latency", "--target", f"vllm={server.url}", option, name)
+    assert f"argument {option}: {name!r} is not the name of a file or folder" in capsys.readouterr().err
+    assert server.bodies == []
 
 
 def test_only_what_is_started_here_starts_cold(run, server):

@@ -35,3 +35,42 @@ def test_a_server_that_does_not_answer_is_told_in_one_line(tmp_path, capsys):
     assert status == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("run_several.py: target lazuli-grpc at 127.0.0.1:1 cannot be used: ")
+
+
+def test_two_suites_of_one_file_are_refused(tmp_path, capsys, server):
+    common = [*COMMON, "--results", str(tmp_path), "--target", f"vllm={server.url}"]
+    suites = ["--suite", "bulk --repeats 1", "--suite", "bulk --repeats 1 --batch 2"]
+    assert main([*suites, "--prefix", "both", "--", *common]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("run_several.py: two suites would write both_bulk.jsonl: give one a --name of its own")
+    assert server.bodies == []
+    suites[-1] += " --name more"
+    assert main([*suites, "--prefix", "both", "--", *common]) == 0
+    assert {file.stem for file in (tmp_path / "test").iterdir()} == {"both_bulk", "more"}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--suite", "", "--prefix", "a"], "argument --suite: it names no suite"),
+        (["--suite", "bulk 'x", "--prefix", "a"], 'argument --suite: "bulk \'x": No closing quotation'),
+        (
+            ["--suite", "cold-start --starts 1", "--prefix", "a"],
+            "argument --suite: cold-start opens its targets itself",
+        ),
+        (["--suite", "bulk", "--prefix", "../a"], "argument --prefix: '../a' is not the name of a file or folder"),
+        (["--suite", "bulk", "--prefix", ""], "argument --prefix: '' is not the name of a file or folder"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(capsys, server, words, reason):
+    with pytest.raises(SystemExit, match="2"):
+        main([*words, "--", *COMMON, "--target", f"vllm={server.url}"])
+    assert reason in capsys.readouterr().err
+    assert server.bodies == []
+
+
+def test_a_checkpoint_that_is_not_there_is_told_in_one_line(capsys, server):
+    common = [*COMMON, "--target", f"vllm={server.url}", "--checkpoint", "/nope"]
+    assert main(["--suite", "latency", "--prefix", "both", "--", *common]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("run_several.py: checkpoint: '/nope' is neither a folder nor")

@@ -2,6 +2,9 @@
 
 import json
 import os
+import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
@@ -19,7 +22,7 @@ from soaking.clients import ANSWERED, COLUMNS, EXACT, SENT, Worker
 from soaking.growth import PER, WHOLE, Footprint, Held, slope
 from soaking.kinds import KINDS, Kind
 from soaking.pool import Pool, keep_apart
-from soaking.readings import read
+from soaking.readings import can_be_read, read
 
 VECTORS = np.eye(4, 3, dtype=np.float32) + 1
 IDS = [np.array([101, number, 102], np.int32) for number in range(4)]
@@ -219,3 +222,85 @@ def test_results_are_written_where_it_is_told(tmp_path, monkeypatch, capsys):
     assert json.loads(file.read_text())["note"] == "embedding"
     assert str(file) in capsys.readouterr().out
     assert command.parse(["--machine", "test"]).results == RESULTS
+
+
+@pytest.fixture
+def ended():
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_what_has_ended_cannot_be_read(ended):
+    assert can_be_read(os.getpid())
+    assert not can_be_read(ended)
+
+
+def test_a_process_that_is_not_there_is_refused_at_the_start(ended, tmp_path, capsys):
+    words = ["--machine", "test", "--results", str(tmp_path), "--server", "127.0.0.1:1", "--pid", str(ended)]
+    assert command.main(words) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"soak.py: process {ended} gives nothing to read")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_server_that_does_not_answer_is_told_in_one_line(protocol, tmp_path, capsys):
+    class Live(service_pb2_grpc.GRPCInferenceServiceServicer):
+        def ServerLive(self, request, context):  # noqa: N802
+            return service_pb2.ServerLiveResponse(live=True)
+
+    with socket.socket() as bound, ThreadPoolExecutor(1) as threads:  # nobody listens there, and nobody else can
+        bound.bind(("127.0.0.1", 0))
+        dead = f"127.0.0.1:{bound.getsockname()[1]}"
+        server = grpc.server(threads)
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Live(), server)
+        live = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        doors = ["--server", dead if protocol == "grpc" else live, "--http", dead]
+        words = ["--machine", "test", "--results", str(tmp_path), *doors, "--pid", str(os.getpid())]
+        assert command.main(words) == 1
+        server.stop(None).wait()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"soak.py: the server at {dead} ({protocol}) does not answer: ")
+
+
+def test_a_server_without_the_model_is_told_in_one_line(tmp_path, capsys, server):
+    class Empty(service_pb2_grpc.GRPCInferenceServiceServicer):
+        def ServerLive(self, request, context):  # noqa: N802
+            return service_pb2.ServerLiveResponse(live=True)
+
+        def ModelInfer(self, request, context):  # noqa: N802
+            context.abort(grpc.StatusCode.NOT_FOUND, "unknown model: embed")
+
+    with ThreadPoolExecutor(1) as threads:
+        empty = grpc.server(threads)
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Empty(), empty)
+        address = f"127.0.0.1:{empty.add_insecure_port('127.0.0.1:0')}"
+        empty.start()
+        doors = ["--server", address, "--http", server.url.removeprefix("http://")]
+        words = ["--machine", "test", "--results", str(tmp_path), *doors, "--pid", str(os.getpid())]
+        assert command.main(words) == 1
+        empty.stop(None).wait()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("soak.py: ")
+    assert "unknown model: embed" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--minutes", "0"], "argument --minutes: 0, but it must be a number above 0"),
+        (["--minutes", "-1"], "argument --minutes: -1, but it must be a number above 0"),
+        (["--minutes", "nan"], "argument --minutes: nan, but"),
+        (["--minutes", "inf"], "argument --minutes: inf, but"),
+        (["--minutes", "some"], "argument --minutes: invalid positive_number value: 'some'"),
+        (["--interval", "0"], "argument --interval: 0, but"),
+        (["--server", "here", "--pid", "1"], "argument --server: 'here' is not HOST:PORT"),
+        (["--name", "../x"], "argument --name: '../x' is not the name of a file or folder"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(capsys, words, reason):
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--machine", "test", *words])
+    assert reason in capsys.readouterr().err
