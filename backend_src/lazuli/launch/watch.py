@@ -58,6 +58,7 @@ class Watch:
         self._reason: str | None = None
         self._stubs: dict[int, str] = {}
         self._dead: dict[int, str] = {}
+        self._find_dead()  # whose process is whose shows only while it lives
         self._pulse = Pulse(process, prober, interval_s, hang_timeout_s, timeout_s)
         self._end = threading.Event()
         if interval_s > 0:

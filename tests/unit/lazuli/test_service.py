@@ -185,14 +185,15 @@ class TestWiring:
     @pytest.mark.parametrize(
         ("parameters", "budget", "queued"),
         [
-            ({}, 2048, 8192),
-            ({"token_budget": 10}, 10, 40),
+            ({}, 2048, 32768),
+            ({"token_budget": 10}, 10, 160),
             ({"token_budget": 10, "max_queued_tokens": 7}, 10, 7),
         ],
     )
     def test_the_limits(self, start, parameters, budget, queued):
         scheduler = start(**parameters)._scheduler
         assert (scheduler._token_budget, scheduler._max_queued_tokens) == (budget, queued)
+        assert scheduler._enough_tokens == budget  # a CPU computes nothing beside the runner
 
     def test_queues(self, start):
         scheduler = start(token_budget=900, bulk_tokens=300, max_queue_ms=5000)._scheduler

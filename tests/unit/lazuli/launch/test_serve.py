@@ -140,10 +140,11 @@ def test_a_stop_while_starting(options, monkeypatch):
 
 @pytest.fixture
 def ctrl_c_works():
-    """A shell that runs the tests in the background has them ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell that runs the tests in the background has them ignore it, and `nohup` the end of the terminal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler), signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, before[0])
+    signal.signal(signal.SIGHUP, before[1])
 
 
 @pytest.mark.usefixtures("ctrl_c_works")

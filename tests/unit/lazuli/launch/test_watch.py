@@ -168,6 +168,15 @@ def test_a_dead_process_of_a_model_is_a_complaint_at_once_and_soon_a_fault():
     assert not watch.server_is_silent()
 
 
+def test_one_that_dies_before_the_first_look_is_known_by_its_model():
+    process = FakeProcess()
+    process.stubs = [stub("S")]
+    watch = watch_by_hand(FakeProber(), process, checks=0)
+    process.stubs = [stub("Z", model=None)]
+    assert watch.fault() is None
+    assert watch.fault() == "the process of embedding died"
+
+
 def test_a_process_that_the_server_stops_is_dead_for_a_moment_only():
     process = FakeProcess()
     watch = watch_by_hand(FakeProber(), process, checks=0)
