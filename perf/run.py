@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkpoints.folder import find_checkpoint
+from clients.unusable import UnusableError
 from comparison.agreement import DisagreementError, check, probes
 from comparison.side_by_side import Plan, SideBySide
-from comparison.targets import Target, UnusableError, Workshop
+from comparison.targets import Target, Workshop
 from lazuli.checkpoint import load_checkpoint, resolve_checkpoint
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.errors import ConfigError

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import run
+from clients.unusable import UnusableError
 from comparison.side_by_side import Plan
-from comparison.targets import Target, UnusableError, Workshop
+from comparison.targets import Target, Workshop
 from lazuli.errors import ConfigError
 from lazuli.launch.errors import LaunchError
 from peers.json_server import end_when_told

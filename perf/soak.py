@@ -23,6 +23,7 @@ import numpy as np
 
 import lazuli
 from checkpoints.folder import find_checkpoint
+from clients.unusable import UnusableError
 from lazuli.config import DEFAULT_CHECKPOINT
 from lazuli.errors import ConfigError
 from lazuli_client.errors import LazuliError
@@ -31,7 +32,7 @@ from soaking.clients import ANSWERED, COLUMNS, EXACT, ROWS, SENT, work
 from soaking.growth import LEAST_REQUESTS, LIMITS, PER, SUITE, WHOLE, Footprint, Held
 from soaking.pool import make_pool
 from soaking.readings import read
-from soaking.server import Soaked, UnusableError, check_running, find_reranker, serve
+from soaking.server import Soaked, check_running, find_reranker, serve
 
 # An answer in a batch differs from that alone by rounding: in float32 hardly, in bfloat16 by a cosine of 0.9999.
 _TOLERANCE = {"cpu": 1e-4, "cuda": 1.4e-2}

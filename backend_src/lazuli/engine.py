@@ -247,7 +247,7 @@ class Engine:
             "attention": attention.describe() if attention is not None else None,
             "device": torch.cuda.get_device_name(self.device),
             "token_budget": self.token_budget,
-            "inflection": "launch",
+            "inflection": "launch",  # how that of the profile was measured
             "max_batch_sequences": config.max_batch_sequences,
             "versions": [__version__, torch.__version__, torch.version.cuda],
             "tables": [zlib.crc32(files("lazuli").joinpath(table).read_bytes()) for table in _TABLES],

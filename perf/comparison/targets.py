@@ -12,16 +12,13 @@ from http.client import HTTPException
 
 from clients.generator import LoadGenerator
 from clients.load import Load, LoadResult
+from clients.unusable import unusable
 from peers.contract import Answer, Peer
 from peers.registry import open_peer
 from peers.spec import Settings, TargetSpec
 from texts.rows import Rows, RowSpec
 
 _MANY = 1_000_000
-
-
-class UnusableError(Exception):
-    """A server that was named does not answer; the message says which, where and why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Target:
         except RuntimeError as error:
             if self.peer.in_process:
                 raise
-            raise UnusableError(f"target {self.name} cannot be used: {' '.join(str(error).split())}") from error
+            raise unusable(f"target {self.name} cannot be used", error) from error
 
     def wait_until_ready(self) -> None:
         """Connect once; what runs in process is loaded by that."""
@@ -127,8 +124,7 @@ def _naming(spec: TargetSpec) -> Iterator[None]:
         if spec.address is None:
             raise
         name = spec.options.get("label") or spec.kind
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise UnusableError(f"target {name} at {spec.address} cannot be used: {reason}") from error
+        raise unusable(f"target {name} at {spec.address} cannot be used", error) from error
 
 
 def _name(peer: Peer) -> str:

@@ -15,15 +15,12 @@ from http.client import HTTPException
 from pathlib import Path
 
 from clients.senders import connect
+from clients.unusable import UnusableError, unusable
 from lazuli.launch.preflight import free_ports
 from lazuli_client.errors import LazuliError
 from soaking.readings import can_be_read
 
 _PATIENCE_S = 300.0
-
-
-class UnusableError(Exception):
-    """A server that was named cannot be soaked; the message says why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +67,7 @@ def check_running(server: Soaked) -> None:
             try:
                 sender.ping()
             except (LazuliError, OSError, RuntimeError, HTTPException) as error:
-                reason = " ".join(str(error).split()) or type(error).__name__
-                raise UnusableError(f"the server at {address} ({protocol}) does not answer: {reason}") from error
+                raise unusable(f"the server at {address} ({protocol}) does not answer", error) from error
 
 
 @contextmanager

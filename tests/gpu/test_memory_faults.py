@@ -45,6 +45,16 @@ def no_more_memory():
         torch.cuda.set_per_process_memory_fraction(1.0)
 
 
+def without_memory(capture):
+    """The same, but there is no more memory meanwhile."""
+
+    def capture_without_memory(*arguments, **options):
+        with no_more_memory():
+            return capture(*arguments, **options)
+
+    return capture_without_memory
+
+
 def config(**parameters):
     return EngineConfig(checkpoint=NAME, dtype="bfloat16", device="cuda", token_budget=32768, **parameters)
 
@@ -109,14 +119,8 @@ def test_a_graph_that_does_not_fit_is_done_without(eager, monkeypatch):
     rows = rows_of([200, 100, 212], 2)
     expected = eager.embed_ids(rows)
     engine = Engine(config(graph_capture="lazy"), torch.device("cuda", 0))
-    capture = engine._stepper._recorder.capture
-
-    def capture_without_memory(*arguments, **options):
-        with no_more_memory():
-            return capture(*arguments, **options)
-
     with monkeypatch.context() as patch:
-        patch.setattr(engine._stepper._recorder, "capture", capture_without_memory)
+        patch.setattr(engine._stepper._recorder, "capture", without_memory(engine._stepper._recorder.capture))
         for _ in range(4):  # the second time would capture
             assert worst_cosine(engine.embed_ids(rows), expected) >= 0.9999
         assert (engine.graph_counters.captured, engine.graph_counters.failed) == (0, 1)
@@ -132,14 +136,10 @@ import logging, sys
 logging.disable()
 sys.path[:0] = {path!r}
 import torch
-from tests.gpu.test_memory_faults import config, no_more_memory, rows_of
+from tests.gpu.test_memory_faults import config, rows_of, without_memory
 from lazuli.engine import Engine
 engine = Engine(config(graph_capture="lazy"), torch.device("cuda", 0))
-capture = engine._stepper._recorder.capture
-def capture_without_memory(*arguments, **options):
-    with no_more_memory():
-        return capture(*arguments, **options)
-engine._stepper._recorder.capture = capture_without_memory
+engine._stepper._recorder.capture = without_memory(engine._stepper._recorder.capture)
 for _ in range(4):
     engine.embed_ids(rows_of([200, 100, 212], 2))
 print(engine.graph_counters.captured, engine.graph_counters.failed)

@@ -19,7 +19,7 @@ class Idleness:
     def __init__(
         self,
         used: Callable[[], tuple[float, int]],
-        longest_s: float = 30.0,
+        longest_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin to watch.

@@ -143,23 +143,27 @@ def test_two_targets_of_one_name_are_refused(run, server):
     assert "two targets are called 'vllm 0.22.0 http auto'; tell them apart with label=" in output.err
 
 
+def line_about(run, target):
+    """What is said, in one line, of a target that cannot be used; nothing is measured."""
+    status, lines, output = run("latency", "--target", target, "--len", "8")
+    assert (status, lines) == (1, [])
+    (line,) = output.err.splitlines()
+    return line
+
+
 @pytest.mark.parametrize("kind", ["lazuli-grpc", "lazuli-http", "lazuli-stream", "vllm", "tei", "infinity", "openai"])
 def test_a_server_that_does_not_answer_is_told_in_one_line(run, kind):
     with socket.socket() as bound:  # nobody listens there, and nobody else can
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         options = ",model=a" if kind == "openai" else ""
-        status, lines, output = run("latency", "--target", f"{kind}={address}{options}", "--len", "8")
-    assert (status, lines) == (1, [])
-    (line,) = output.err.splitlines()
+        line = line_about(run, f"{kind}={address}{options}")
     assert line.startswith(f"run.py: target {kind} at {address} cannot be used: ")
     assert "refused" in line
 
 
 def test_a_server_that_is_another_is_told_in_one_line(run, server):
-    status, _, output = run("latency", "--target", f"vllm={server.url}/nowhere,label=ours", "--len", "8")
-    assert status == 1
-    (line,) = output.err.splitlines()
+    line = line_about(run, f"vllm={server.url}/nowhere,label=ours")
     assert line.startswith(f"run.py: target ours at {server.url}/nowhere cannot be used: HTTP 404")
 
 
@@ -169,9 +173,7 @@ def test_a_server_that_never_answers_is_told_in_one_line(run, monkeypatch, kind)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         options = ",model=x" if kind == "openai" else ""
-        status, lines, output = run("latency", "--target", f"{kind}={address}{options}", "--len", "8")
-    assert (status, lines) == (1, [])
-    (line,) = output.err.splitlines()
+        line = line_about(run, f"{kind}={address}{options}")
     assert line.startswith(f"run.py: target {kind} at {address} cannot be used: ")
     assert line.endswith(": no answer within 0.2 s")
 
@@ -179,9 +181,7 @@ def test_a_server_that_never_answers_is_told_in_one_line(run, monkeypatch, kind)
 @pytest.mark.parametrize("speech", [b"<html>hello</html>", b"", b"{}", b"[]", b"null", b'{"data": []}', b"\xff\xfe"])
 def test_a_server_that_answers_something_else_is_told_in_one_line(run, server, speech):
     server.speech = speech
-    status, lines, output = run("latency", "--target", f"openai={server.url}/v1,model=x", "--len", "8")
-    assert (status, lines) == (1, [])
-    (line,) = output.err.splitlines()
+    line = line_about(run, f"openai={server.url}/v1,model=x")
     assert line.startswith(f"run.py: target openai at {server.url}/v1 cannot be used: nothing answers as openai does: ")
 
 
